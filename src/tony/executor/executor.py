@@ -17,18 +17,7 @@ from tony import clock
 from tony.errors import ExitCode
 from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
 from tony.executor.control.lease import Lease
-from tony.executor.control.session_protocol import (
-    ApplyLogLevel,
-    EndExecutor,
-    OpenPort,
-    PrepareSession,
-    ProtocolAction,
-    SendStacks,
-    ServeLog,
-    SessionProtocol,
-    StartTaskAttempt,
-    StopTaskAttempt,
-)
+from tony.executor.control.session_protocol import SessionProtocol
 from tony.executor.metrics.metrics_sampler import Outbox
 from tony.executor.network.port_reservation import TaskPorts
 from tony.executor.network.rendezvous_process import Rendezvous, RendezvousError
@@ -42,9 +31,18 @@ from tony.executor.run_context import RunContext
 from tony.executor.task_run import ProgramRun
 from tony.linux.port_reservation import PortsExhaustedError
 from tony.model.masking import SecretMask
-from tony.protocol.executor_messages import Attach, Heartbeat, Summon
+from tony.protocol.executor_messages import (
+    Attach,
+    DumpStacks,
+    Heartbeat,
+    Prepare,
+    ReleaseExecutor,
+    StartProgram,
+    StopProgram,
+    Summon,
+)
 from tony.protocol.launch import LaunchContext, TaskPart
-from tony.protocol.messages import Stacks
+from tony.protocol.messages import Message, SetLogLevel, Stacks
 from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.tunnel_messages import DialTunnel
 
@@ -136,9 +134,9 @@ class Executor:
             on_renew=self._extend_watchdog,
             before_reports=self._outbox.catch_up,
         )
-        self._queue: asyncio.Queue[PrepareSession | StartTaskAttempt | _ExecutorEnd] = asyncio.Queue()
+        self._queue: asyncio.Queue[Prepare | StartProgram | _ExecutorEnd] = asyncio.Queue()
         self._run: ProgramRun | None = None
-        self._stop_early: StopTaskAttempt | None = None
+        self._stop_early: StopProgram | None = None
         self._tunnels: TunnelEndpoint | None = None
         self._stacks: StackDumper | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -156,7 +154,7 @@ class Executor:
         self._reaper.open()
         if self._run_context.classpath:
             self._run_context.classpath.start_query()  # runs while the task registers
-        self._queue.put_nowait(PrepareSession(session=self._protocol.session))
+        self._queue.put_nowait(Prepare(session=self._protocol.session))
         self._extend_watchdog()
         if self._create_reattach_listener:
             self._protocol.set_listen_address(await self._create_reattach_listener.open())
@@ -185,29 +183,29 @@ class Executor:
 
     # --- commands of the application master -----------------------------------------------------------------------
 
-    def _perform(self, action: ProtocolAction) -> None:
-        match action:
-            case PrepareSession(session=session):
+    def _perform(self, command: Message) -> None:
+        match command:
+            case Prepare(session=session):
                 self._stop_run(self._context.task.stop_grace, f"session {session} opens")
-                self._queue.put_nowait(action)
-            case StartTaskAttempt(command=start):
-                self._has_board = has_board(self._context.task, start)
-                self._queue.put_nowait(action)
-            case StopTaskAttempt():
-                self._stop_early = action
-                self._stop_run(action.grace, action.reason)
-            case EndExecutor(grace=grace):
+                self._queue.put_nowait(command)
+            case StartProgram():
+                self._has_board = has_board(self._context.task, command)
+                self._queue.put_nowait(command)
+            case StopProgram():
+                self._stop_early = command
+                self._stop_run(command.grace, command.reason)
+            case ReleaseExecutor(grace=grace):
                 self._end(grace, _ExecutorEnd(code=ExitCode.SUCCEEDED, why="released"))
-            case ApplyLogLevel(level=level):
+            case SetLogLevel(level=level):
                 logging.getLogger("tony").setLevel(_LEVELS.get(level, logging.INFO))
                 log.info("log level is now %s", level)
-            case ServeLog(command=ReadLog() as command):
+            case ReadLog():
                 self._readers.on_request(command)
-            case ServeLog(command=DropLog() as command):
+            case DropLog():
                 self._readers.drop(command)
-            case OpenPort(command=command):
+            case DialTunnel():
                 self._open_tunnel(command)
-            case SendStacks(request=request):
+            case DumpStacks(request=request):
                 self._request_stacks(request)
 
     def _request_stacks(self, request: str) -> None:
@@ -282,12 +280,12 @@ class Executor:
     async def _work(self) -> _ExecutorEnd:
         while True:
             match await self._queue.get():
-                case PrepareSession(session=session):
+                case Prepare(session=session):
                     try:
                         self._prepare(session)
                     except (PortsExhaustedError, RendezvousError) as error:
                         return _ExecutorEnd(code=ExitCode.INFRASTRUCTURE, why=str(error))
-                case StartTaskAttempt() as start:
+                case StartProgram() as start:
                     await self._run_attempt(start)
                 case _ExecutorEnd() as end:
                     return end
@@ -301,11 +299,11 @@ class Executor:
         self._protocol.report_ready(session, address, self._ports.tb_port)
         self._connection.flush()
 
-    async def _run_attempt(self, start: StartTaskAttempt) -> None:
-        session, try_ = start.command.session, start.command.try_
+    async def _run_attempt(self, start: StartProgram) -> None:
+        session, try_ = start.session, start.try_
         run = self._run = ProgramRun(
             self._run_context,
-            start.command,
+            start,
             started=lambda pid: self._report(partial(self._protocol.report_started, session, try_, pid)),
             first_output=lambda: self._report(partial(self._protocol.report_first_output, session, try_)),
         )

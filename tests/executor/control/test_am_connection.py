@@ -10,7 +10,7 @@ from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailedError, ProtocolError
 from tony.executor.control.am_connection import AmConnection
 from tony.executor.control.lease import Lease
-from tony.executor.control.session_protocol import EndExecutor, ProtocolAction, SessionProtocol, StartTaskAttempt
+from tony.executor.control.session_protocol import SessionProtocol
 from tony.protocol.executor_messages import (
     Ack,
     Attach,
@@ -77,7 +77,7 @@ class World:
         self.clock = Clock()
         self.lines = list(lines)
         self.tries = 0
-        self.actions: list[ProtocolAction] = []
+        self.actions: list[Message] = []
         attach = Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
         self.dialog = SessionProtocol(attach, 1)
         self.lease = Lease(length, patience, self.clock.monotonic())
@@ -194,7 +194,7 @@ async def test_reports_flow_while_connected() -> None:
     world.link.flush()  # without a connection: nothing happens
     await world.link.keep()
     assert [Attach, ProgramStarted] == [type(message) for message in line.sent]
-    assert world.actions == [EndExecutor(grace=2.0)]
+    assert world.actions == [ReleaseExecutor(grace=2.0)]
 
 
 async def test_heartbeats_have_the_interval_of_the_welcome() -> None:
@@ -329,7 +329,7 @@ async def test_a_start_message_older_than_the_lease_is_not_executed() -> None:
     keeping = asyncio.ensure_future(world.link.keep())
     await until(lambda: world.actions)()
     assert world.tries == 2
-    assert [action.command for action in world.actions if isinstance(action, StartTaskAttempt)] == [start]
+    assert [action for action in world.actions if isinstance(action, StartProgram)] == [start]
     keeping.cancel()
 
 

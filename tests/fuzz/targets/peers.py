@@ -20,7 +20,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.report_builder import ReportContext, build_report
 from tony.errors import ProtocolError
-from tony.executor.control.session_protocol import SessionProtocol, StartTaskAttempt, StopTaskAttempt
+from tony.executor.control.session_protocol import SessionProtocol
 from tony.executor.program.program_environment import (
     LaunchFailedError,
     build_command_line,
@@ -37,7 +37,7 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.submission_record import JobRecord
-from tony.protocol.executor_messages import Attach, ProgramExited, Reported, StartProgram
+from tony.protocol.executor_messages import Attach, ProgramExited, Reported, StartProgram, StopProgram
 from tony.protocol.framing import decode
 from tony.protocol.launch import ContainerPart, TaskPart
 from tony.protocol.messages import Message
@@ -150,14 +150,14 @@ def dialog(data: bytes) -> None:
             mind.on_disconnected()
             mind.on_connected()
             continue
-        for wish in mind.on_message(message):
-            if isinstance(wish, StartTaskAttempt):
+        match mind.on_message(message):
+            case StartProgram(session=session, try_=try_):
                 assert running is None
-                running = wish.command.session, wish.command.try_
+                running = session, try_
                 mind.report_started(*running, pid=7)
-            elif isinstance(wish, StopTaskAttempt):
-                assert running == (wish.session, wish.try_)
-                mind.report_exited(*running, ExitStatus(reason=ExitReason.STOPPED), 1.0)
+            case StopProgram(session=session, try_=try_):
+                assert running == (session, try_)
+                mind.report_exited(session, try_, ExitStatus(reason=ExitReason.STOPPED), 1.0)
                 running = None
         assert 0.01 <= mind.heartbeat_interval <= 86400.0
         for sent in mind.take_unsent(2.0):

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tony.errors import ConnectionFailedError, ProtocolError
 from tony.executor.control.lease import Lease
-from tony.executor.control.session_protocol import LinkState, ProtocolAction, SessionProtocol
+from tony.executor.control.session_protocol import LinkState, SessionProtocol
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Ack, Heartbeat, StartProgram, Welcome
 from tony.protocol.launch import LaunchContext
@@ -93,7 +93,7 @@ class AmConnection:
         connect: Connect,
         clock: Clock,
         heartbeat: Callable[[], Heartbeat],
-        perform: Callable[[ProtocolAction], None],
+        perform: Callable[[Message], None],
         on_disconnect: Callable[[], None] = lambda: None,
         on_renew: Callable[[], None] = lambda: None,
         before_reports: Callable[[], None] = lambda: None,
@@ -101,7 +101,7 @@ class AmConnection:
         """Create the object; connect nothing yet.
 
         Args:
-            perform: performs an action that the application master has commanded.
+            perform: performs a command of the application master.
             on_disconnect: called when a connection has ended.
             on_renew: called when the lease has been renewed.
             before_reports: called before reports are sent, for what must not follow the report of an exit.
@@ -251,7 +251,7 @@ class AmConnection:
             self._has_skipped_start = True
             return
         refused = self._protocol.refused
-        actions = self._protocol.on_message(message)
+        command = self._protocol.on_message(message)
         if self._protocol.refused > refused:
             self._log_ignored(message)
         if welcome and self._protocol.link_state is LinkState.ATTACHED:
@@ -268,8 +268,8 @@ class AmConnection:
             self._renew(min(message.heard, self._clock.monotonic()))
             if self._has_skipped_start and self._compute_time_left() > 0:
                 self._break_off()  # on a new connection the AM repeats all current commands
-        for action in actions:
-            self._perform(action)
+        if command is not None:
+            self._perform(command)
         self.flush()
 
     def _log_ignored(self, message: Message) -> None:

@@ -18,7 +18,6 @@ from enum import Enum
 from types import MappingProxyType
 
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.value_class import value_class
 from tony.protocol.executor_messages import (
     Ack,
     Attach,
@@ -38,69 +37,6 @@ from tony.protocol.messages import Message, SetLogLevel
 from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.tunnel_messages import DialTunnel
 
-
-@value_class
-class PrepareSession:
-    """Stop the running program, reserve ports, then call `SessionProtocol.report_ready`."""
-
-    session: int
-
-
-@value_class
-class StartTaskAttempt:
-    """Start the program; call `SessionProtocol.report_started`, `report_first_output`, and in any case `exited`."""
-
-    command: StartProgram
-
-
-@value_class
-class StopTaskAttempt:
-    """Stop the program that runs or is about to start; `exited` follows."""
-
-    session: int
-    try_: int
-    grace: float
-    reason: str
-
-
-@value_class
-class EndExecutor:
-    """Stop the running program, have its exit reported, exit."""
-
-    grace: float
-
-
-@value_class
-class ApplyLogLevel:
-    """Set the level of the executor's own log: `debug`, `info`, `warning`, `error`."""
-
-    level: str
-
-
-@value_class
-class ServeLog:
-    """A client starts or stops reading the output of the task's programs."""
-
-    command: ReadLog | DropLog
-
-
-@value_class
-class OpenPort:
-    """A client wants a tunnel to a port of the task."""
-
-    command: DialTunnel
-
-
-@value_class
-class SendStacks:
-    """A client requests stack traces of the program."""
-
-    request: str
-
-
-ProtocolAction = (
-    PrepareSession | StartTaskAttempt | StopTaskAttempt | EndExecutor | ApplyLogLevel | ServeLog | OpenPort | SendStacks
-)
 #: Seconds between heartbeats, whatever a Welcome says: a faulty AM must not be flooded with them.
 _MIN_INTERVAL_SECONDS = 0.01
 _MAX_INTERVAL_SECONDS = 600.0
@@ -205,61 +141,61 @@ class SessionProtocol:
         """Return True if the connected AM attempt has sent its Welcome, and no later one has called since."""
         return self.link_state is LinkState.WELCOME and self.peer_attempt == self.highest_attempt
 
-    def on_message(self, message: Message) -> Sequence[ProtocolAction]:
-        """Handle a message; return the actions to perform, in this order."""
+    def on_message(self, message: Message) -> Message | None:
+        """Handle a message; return the command to obey, or None.
+
+        Obey `Prepare` by `report_ready`; `StartProgram` by `report_started`, `report_first_output` and in any case
+        `report_exited`. A `StopProgram` names the task attempt that runs or is about to start.
+        """
         match message:
             case Welcome():
-                return self._handle_welcome(message)
+                self._handle_welcome(message)
+                return None
             case _ if not self.is_obeying:
-                return self._ignore()
+                is_current = False
             case Ack(n=n):
                 self._handle_acknowledged(n)
-                return ()
-            case Prepare(session=session):
-                return self._prepare(session)
+                return None
+            case Prepare():
+                is_current = self._prepare(message)
             case StartProgram():
                 return self._start(message)
             case StopProgram():
                 return self._stop(message)
-            case ReleaseExecutor(grace=grace):
-                self._released = True
-                return [EndExecutor(grace=grace)]
-            case SetLogLevel(level=level):
-                return [ApplyLogLevel(level=level)]
-            case ReadLog() | DropLog():
-                return [ServeLog(command=message)]
-            case DialTunnel():
-                return [OpenPort(command=message)]
-            case DumpStacks(request=request):
-                return [SendStacks(request=request)]
-        return self._ignore()
+            case ReleaseExecutor():
+                self._released = is_current = True
+            case _:
+                is_current = isinstance(message, SetLogLevel | ReadLog | DropLog | DialTunnel | DumpStacks)
+        if is_current:
+            return message
+        self._ignore()
+        return None
 
-    def _handle_welcome(self, message: Welcome) -> Sequence[ProtocolAction]:
+    def _handle_welcome(self, message: Welcome) -> None:
         if message.attempt < self.highest_attempt:
-            return self._ignore()
+            self._ignore()
+            return
         self.highest_attempt = self.peer_attempt = message.attempt
-        self.heartbeat_interval = min(max(message.heartbeat_interval, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS)
-        interval = message.sample_interval
-        self.sample_interval = min(max(interval, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if interval > 0 else 0.0
-        steps = message.step_interval
-        self.step_interval = min(max(steps, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if steps > 0 else 0.0
+        self.heartbeat_interval = _limit_interval(message.heartbeat_interval)
+        self.sample_interval = _limit_interval(message.sample_interval) if message.sample_interval > 0 else 0.0
+        self.step_interval = _limit_interval(message.step_interval) if message.step_interval > 0 else 0.0
         self._handle_acknowledged(message.acked)
         if self.link_state is LinkState.ATTACHED:
             self.link_state = LinkState.WELCOME
             self._sent = 0
-        return ()
 
     def _handle_acknowledged(self, n: int) -> None:
         self._acked = max(self._acked, n)
         while self._kept and self._kept[0].report.n <= n:
             self._kept.popleft()
 
-    def _prepare(self, session: int) -> Sequence[ProtocolAction]:
+    def _prepare(self, message: Prepare) -> bool:
+        session = message.session
         if session < self.session or session <= self._prepared_session or self._released:
-            return self._ignore()
+            return False
         self._enter(session)
         self._prepared_session = session
-        return [PrepareSession(session=session)]
+        return True
 
     def _enter(self, session: int) -> None:
         if session > self.session:
@@ -267,12 +203,14 @@ class SessionProtocol:
             self._ready = False
             self._stopped_try = self._last_try = 0
 
-    def _start(self, message: StartProgram) -> Sequence[ProtocolAction]:
+    def _start(self, message: StartProgram) -> StartProgram | None:
         if message.attempt < self.highest_attempt or message.session < self.session:
-            return self._ignore()
+            self._ignore()
+            return None
         self._enter(message.session)
         if message.try_ <= self._last_try:
-            return self._ignore()
+            self._ignore()
+            return None
         self._last_try = message.try_
         if message.try_ <= self._stopped_try or self._released:
             self._report_not_started(message, ExitReason.NOT_STARTED, "stopped before it was started")
@@ -285,26 +223,26 @@ class SessionProtocol:
             self._report_not_started(message, ExitReason.LAUNCH_FAILED, why)
         else:
             self._running = message.session, message.try_
-            return [StartTaskAttempt(command=message)]
-        return ()
+            return message
+        return None
 
     def _report_not_started(self, message: StartProgram, reason: ExitReason, why: str) -> None:
         # It never ran: without a time, so that it is "just now" whenever the report is sent.
         self._add_report(_build_exited(message.session, message.try_, ExitStatus(reason=reason, message=why)))
 
-    def _stop(self, message: StopProgram) -> Sequence[ProtocolAction]:
+    def _stop(self, message: StopProgram) -> StopProgram | None:
         if message.session < self.session:
-            return self._ignore()
+            self._ignore()
+            return None
         self._enter(message.session)
         session, try_ = self._running or (0, 0)
         if session == message.session and (not message.try_ or try_ <= message.try_):
-            return [StopTaskAttempt(session=session, try_=try_, grace=message.grace, reason=message.reason)]
+            return replace(message, try_=try_)
         self._stopped_try = max(self._stopped_try, message.try_ or (0 if self._last_try else 1))
-        return ()
+        return None
 
-    def _ignore(self) -> Sequence[ProtocolAction]:
+    def _ignore(self) -> None:
         self.refused += 1
-        return ()
 
     # --- local events ---------------------------------------------------------------------------------------------
 
@@ -339,6 +277,10 @@ class SessionProtocol:
     def _add_report(self, report: Reported, ended: float | None = None) -> None:
         self._report_count += 1
         self._kept.append(_Kept(replace(report, n=self._report_count), ended))
+
+
+def _limit_interval(seconds: float) -> float:
+    return min(max(seconds, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS)
 
 
 def _build_exited(session: int, try_: int, status: ExitStatus) -> ProgramExited:
