@@ -45,11 +45,11 @@ def test_jobs_run_in_order_in_another_thread(pens: Callable[[], int]) -> None:
 
 
 async def test_the_loop_continues_while_the_disk_blocks(pens: Callable[[], int]) -> None:
-    """Who is to be told of a shorter backlog is told when there is one, and not before."""
+    """A callback comes when everything is written, and not before."""
     pen, disk, told = WriterThread(), threading.Event(), asyncio.Event()
     pen.put(partial(disk.wait, 60), 100)
     pen.put(lambda: None, 50)
-    pen.notify(149, told.set)
+    pen.call_when_written(told.set)
     assert not await pen.wait_written(0.05)
     assert (pen.backlog, told.is_set()) == (150, False)
     await pen.stop(0.05)

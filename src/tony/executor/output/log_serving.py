@@ -11,8 +11,9 @@ import base64
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from tony.executor.output.log_file import BoundedLogFile, FileChunk
+from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.writer_thread import WriterThread
 from tony.model.log_name import STREAMS, LogName
 from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
@@ -23,27 +24,37 @@ _MAX_READERS = 1000
 
 @dataclass(slots=True, eq=False)
 class StreamLog:
-    """The output of one task attempt to one stream, as readers see it.
-
-    Attributes:
-        write_count: number of writes so far.
-        is_finished: no more will come.
-    """
+    """The output of one task attempt to one stream, as readers see it; finished if no more will come."""
 
     stream: str
     name: str
     file: BoundedLogFile
-    write_count: int = 0
     is_finished: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class _LogSubscription:
-    """One reader and its position."""
+class _StreamLogs:
+    """The output to one stream, oldest first.
 
-    request: ReadLog
-    name: str
-    offset: int
+    Attributes:
+        changed: set, and replaced by another one, when there is more.
+    """
+
+    def __init__(self) -> None:
+        self.logs: list[StreamLog] = []
+        self.changed = asyncio.Event()
+
+    def notify(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def find(self, name: str) -> StreamLog | None:
+        """Return the log of this name, or the next later one if this executor does not have it."""
+        place = _sort_key(name)
+        later = (log for log in self.logs if _sort_key(log.name) > place)
+        return next((log for log in self.logs if log.name == name), None) or next(later, None)
+
+    def find_next(self, log: StreamLog) -> StreamLog | None:
+        return next(iter(self.logs[self.logs.index(log) + 1 :]), None)
 
 
 class LogReaders:
@@ -56,129 +67,87 @@ class LogReaders:
     def __init__(self, writer: WriterThread, answer: Callable[[LogPiece], None]) -> None:
         self._writer = writer
         self._answer = answer
-        self._logs: dict[str, list[StreamLog]] = {stream: [] for stream in STREAMS}
-        self._readers: dict[int, _LogSubscription] = {}
-        self._waiting: set[_LogSubscription] = set()
+        self._streams = {stream: _StreamLogs() for stream in STREAMS}
+        # By the reader's number. One that has got a piece stays: it will request the next one.
+        self._readers: dict[int, asyncio.Task[None]] = {}
         self._closing = False
-        self._empty = asyncio.Event()
+        self._dropped = asyncio.Event()
 
     # --- output of programs ---------------------------------------------------------------------------------------
 
     def on_open(self, log: StreamLog) -> None:
         """Register the output of a new task attempt."""
-        self._logs[log.stream].append(log)
-        self._wake(log)
+        self._streams[log.stream].logs.append(log)
+        self.on_output(log)
 
     def on_output(self, log: StreamLog) -> None:
         """Note that the program has printed something; the writer thread already has it."""
-        log.write_count += 1
-        if self._waiting:
-            self._wake(log)
+        if self._readers:
+            self._streams[log.stream].notify()
 
     def on_end(self, log: StreamLog) -> None:
         """Note that the program prints no more; the writer thread already has everything."""
         log.is_finished = True
 
-    def _wake(self, log: StreamLog) -> None:
-        for reader in [each for each in self._waiting if each.request.stream == log.stream]:
-            self._serve(reader)
-
     # --- requests of readers --------------------------------------------------------------------------------------
 
     def on_request(self, message: ReadLog) -> None:
         """Answer a request for a piece, now or when there is one."""
-        self.drop(DropLog(reader=message.reader))
-        if message.stream in self._logs:
+        self._drop(message.reader)
+        if message.stream in self._streams:
             if len(self._readers) >= _MAX_READERS:
-                self.drop(DropLog(reader=next(iter(self._readers))))
-            reader = self._readers[message.reader] = _LogSubscription(message, message.name, message.offset)
-            self._serve(reader)
+                self._drop(next(iter(self._readers)))
+            self._readers[message.reader] = asyncio.get_running_loop().create_task(self._serve(message))
 
     def drop(self, message: DropLog) -> None:
-        reader = self._readers.pop(message.reader, None)
-        if reader:
-            self._waiting.discard(reader)
-            self._signal_if_empty()
+        self._drop(message.reader)
 
     def forget(self) -> None:
         """Remove all readers: those that still want output will ask again."""
-        self._readers.clear()
-        self._waiting.clear()
-        self._signal_if_empty()
+        for reader in list(self._readers):
+            self._drop(reader)
 
     async def finish(self, timeout: float) -> None:
         """Send readers the rest, within `timeout` seconds. No program is running by then."""
         self._closing = True
-        for reader in list(self._waiting):
-            self._serve(reader)
+        for stream in self._streams.values():
+            stream.notify()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while self._readers:
-                    self._empty.clear()
-                    await self._empty.wait()
+                    self._dropped.clear()
+                    await self._dropped.wait()
 
-    def _serve(self, reader: _LogSubscription) -> None:
-        self._waiting.discard(reader)
-        log = self._find_log(reader)
-        if log is None:
-            self._wait_or_end(reader)
-            return
-        loop = asyncio.get_running_loop()
-        write_count, is_finished, offset = log.write_count, log.is_finished, reader.offset
-        most = min(max(reader.request.most, 1), LOG_PIECE)
+    def _drop(self, reader: int) -> None:
+        task = self._readers.pop(reader, None)
+        if task is not None:
+            task.cancel()
+            self._dropped.set()
 
-        def read() -> None:
-            piece = log.file.read(offset, most)
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._on_read, reader, log, piece, write_count, is_finished)
-
-        self._writer.put(read)
-
-    def _on_read(
-        self, reader: _LogSubscription, log: StreamLog, piece: FileChunk, write_count: int, is_finished: bool
-    ) -> None:
-        if self._readers.get(reader.request.reader) is not reader:
-            return  # replaced by a newer request, or removed
-        if piece.data:
-            data = base64.b64encode(piece.data).decode()
-            number = reader.request.reader
-            self._answer(LogPiece(reader=number, name=log.name, start=piece.start, offset=piece.offset, data=data))
-        elif log.write_count != write_count or log.is_finished != is_finished:
-            self._serve(reader)
-        elif is_finished and (later := self._open_next_log(log)):
-            reader.name, reader.offset = later.name, 0
-            self._serve(reader)
-        else:
-            self._wait_or_end(reader)
-
-    def _wait_or_end(self, reader: _LogSubscription) -> None:
-        if reader.request.wait and not self._closing:
-            self._waiting.add(reader)
-            return
-        number = reader.request.reader
-        self._answer(LogPiece(reader=number, last=self._closing))
-        self.drop(DropLog(reader=number))
-
-    def _find_log(self, reader: _LogSubscription) -> StreamLog | None:
-        """Return the file that the reader reads, or the next later one if this executor does not have it."""
-        logs = self._logs[reader.request.stream]
-        for log in logs:
-            if log.name == reader.name:
-                return log
-        place = _sort_key(reader.name)
-        later = next((log for log in logs if _sort_key(log.name) > place), None)
-        if later:
-            reader.name, reader.offset = later.name, 0
-        return later
-
-    def _open_next_log(self, log: StreamLog) -> StreamLog | None:
-        logs = self._logs[log.stream]
-        at = logs.index(log) + 1
-        return logs[at] if at < len(logs) else None
-
-    def _signal_if_empty(self) -> None:
-        if not self._readers:
-            self._empty.set()
+    async def _serve(self, request: ReadLog) -> None:
+        stream, name, offset = self._streams[request.stream], request.name, request.offset
+        most = min(max(request.most, 1), LOG_PIECE)
+        while True:
+            changed = stream.changed  # taken before reading, so that nothing printed meanwhile is missed
+            log = stream.find(name)
+            if log is not None:
+                if log.name != name:
+                    name, offset = log.name, 0
+                piece = await self._writer.run(partial(log.file.read, offset, most))
+                if piece.data:
+                    data = base64.b64encode(piece.data).decode()
+                    number, start = request.reader, piece.start
+                    self._answer(LogPiece(reader=number, name=name, start=start, offset=piece.offset, data=data))
+                    return
+                if not changed.is_set() and log.is_finished and (later := stream.find_next(log)):
+                    name, offset = later.name, 0
+                    continue
+            if not changed.is_set() and (self._closing or not request.wait):
+                self._answer(LogPiece(reader=request.reader, last=self._closing))
+                del self._readers[request.reader]
+                self._dropped.set()
+                return
+            await changed.wait()
 
 
 def _sort_key(name: str) -> tuple[int, int]:

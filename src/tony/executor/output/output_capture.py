@@ -146,11 +146,9 @@ class Stream:
         size = self._read_piece()
         if size == 0:
             self._stop()
-        elif (
-            self._writer.backlog > _MAX_UNWRITTEN_BYTES
-        ):  # the program has to wait for the disk, as it would without tony
+        elif self._writer.backlog > _MAX_UNWRITTEN_BYTES:
             asyncio.get_running_loop().remove_reader(self._reading)
-            self._writer.notify(_MAX_UNWRITTEN_BYTES // 2, self._listen)
+            self._writer.call_when_written(self._listen)
         elif size is not None and size >= self._half:
             self._grow()
         elif size is not None and size < _SMALL_PIECE_BYTES and not self._is_hurried:

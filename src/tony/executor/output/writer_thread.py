@@ -7,14 +7,15 @@ that other threads hold stay locked in the child.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
+from typing import TypeVar
 
-#: Called when at most this number of bytes wait to be written.
-_Waiter = tuple[int, asyncio.AbstractEventLoop, Callable[[], object]]
+T = TypeVar("T")
 
 
 class WriterThread:
@@ -25,7 +26,6 @@ class WriterThread:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._backlog = 0
-        self._waiters: list[_Waiter] = []
 
     @property
     def backlog(self) -> int:
@@ -46,26 +46,37 @@ class WriterThread:
             self._backlog += size
         self._jobs.put((job, size))
 
-    def notify(self, level: int, call: Callable[[], object]) -> None:
-        """Call back once, on the running loop, as soon as at most `level` bytes wait."""
+    async def run(self, job: Callable[[], T]) -> T:
+        """Run a job, which must not raise, after all earlier ones; return its result."""
+        results: list[T] = []
+        self.put(lambda: results.append(job()), 0)
+        await self._wait_done()
+        return results[0]
+
+    def call_when_written(self, call: Callable[[], object]) -> None:
+        """Call back once, on the running loop, when everything put so far is written."""
         loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._backlog > level:
-                self._waiters.append((level, loop, call))
-                return
-        loop.call_soon(call)
+
+        def report() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(call)
+
+        self.put(report, 0)
 
     async def wait_written(self, timeout: float) -> bool:
         """Wait until everything is written, at most `timeout` seconds; return True if it is."""
         if self._backlog:
-            written = asyncio.Event()
-            self.notify(0, written.set)
             try:
                 async with asyncio.timeout(timeout):
-                    await written.wait()
+                    await self._wait_done()
             except TimeoutError:
                 return False
         return True
+
+    async def _wait_done(self) -> None:
+        done = asyncio.Event()
+        self.call_when_written(done.set)
+        await done.wait()
 
     async def stop(self, timeout: float) -> None:
         """Stop the thread if everything is written within `timeout` seconds; the next job starts another."""
@@ -95,14 +106,6 @@ class WriterThread:
             job()
             with self._lock:
                 self._backlog -= size
-                due = [waiter for waiter in self._waiters if waiter[0] >= self._backlog]
-                if due:
-                    self._waiters = [waiter for waiter in self._waiters if waiter[0] < self._backlog]
-            for _, loop, call in due:
-                try:
-                    loop.call_soon_threadsafe(call)
-                except RuntimeError:  # the loop is closed
-                    continue
 
 
 class WriterThreadHandler(logging.Handler):
