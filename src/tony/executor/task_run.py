@@ -47,7 +47,6 @@ from tony.protocol.launch import ContainerPart, TaskPart
 
 if TYPE_CHECKING:
     from tony.executor.metrics.gpu_metrics import Devices
-    from tony.executor.output.rank_output import RankOutput
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +105,6 @@ class ProgramRun:
         self._progress: ProgressListener | None = None
         self._started_at = 0.0
         self._output: Output | None = None
-        self._ranks: RankOutput | None = None
         export_patterns = run_context.context.task.role_settings.exports
         self._exports = Exports(export_patterns) if export_patterns else None
         self._mask = run_context.mask
@@ -171,8 +169,6 @@ class ProgramRun:
             reason = ExitReason.REFUSED if os_errors.explain(error) else ExitReason.LAUNCH_FAILED
             return ExitStatus(reason=reason, message=message[:_MAX_MESSAGE_CHARACTERS])
         finally:
-            if self._ranks:
-                self._ranks.close()
             if self._output:
                 self._output.close()
             if self._progress:
@@ -262,44 +258,33 @@ class ProgramRun:
         argv, envs = self._prepare(classpath)
         if isinstance(task.command, str):
             make_executable(argv[-1], container.work_folder)
-        name = self.format_file_name("")[:-1]
-        folder, writer = Path(container.log_folder), self._run_context.writer
-        try:
-            readers, started_at = self._run_context.readers, self._first_output
-            output = self._output = Output(
-                folder, name, task.job_settings.log_limit, writer, started_at, readers, self._exports, self._mask
-            )
-        except OSError as error:
-            raise LaunchFailedError(
-                f"cannot create pipes for its output: {os_errors.describe_os_error(error)}"
-            ) from error
+        output = self._output = self._open_output(len(envs))
         self._run_context.ports.release_before_start()
         self._run_context.reaper.adopt(self._on_other_exit)
         self._started_at = clock.monotonic()
-        ranks = self._ranks = self._open_rank_output(output, len(envs))
         for number, env in enumerate(envs):
-            out, err = ranks.get_write_ends(number) if ranks else (output.out.writing, output.err.writing)
+            out, err = output.get_write_ends(number if output.out.is_labelled else 0)
             pid = spawn(argv, env, container.work_folder, container.cgroup, out, err)
             self._pids.append(pid)
             self._run_context.reaper.watch(pid, partial(self._on_exit, number))
-        if ranks:
-            ranks.begin()
         output.begin()
         log.info(
             "session %d, task attempt %d: started %s", command.session, command.try_, ", ".join(map(str, self._pids))
         )
         return output
 
-    def _open_rank_output(self, output: Output, count: int) -> RankOutput | None:
-        if count == 1:
-            return None
-        from tony.executor.output.rank_output import RankOutput  # late: most tasks have one process
-
+    def _open_output(self, processes: int) -> Output:
+        context, run = self._run_context.context, self._run_context
+        folder, name = Path(context.container.log_folder), self.format_file_name("")[:-1]
+        limit, first = context.task.job_settings.log_limit, self._first_output
         try:
-            return RankOutput(output, count)
+            return Output(folder, name, limit, run.writer, first, run.readers, self._exports, self._mask, processes)
         except OSError as error:
-            log.warning("output of the processes is not labelled with ranks: %s", os_errors.describe_os_error(error))
-            return None
+            why = os_errors.describe_os_error(error)
+            if processes == 1:
+                raise LaunchFailedError(f"cannot create pipes for its output: {why}") from error
+            log.warning("output of the processes is not labelled with ranks: %s", why)
+            return self._open_output(1)
 
     def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:
         context, command = self._run_context.context, self._command

@@ -24,7 +24,7 @@ async def test_output_that_arrives_in_pieces(tmp_path: Path) -> None:
     """Text that cannot be a secret's beginning is in the log before anything else is written; a beginning waits."""
     arrived = asyncio.Event()
     output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, WriterThread(), lambda: None, mask=SecretMask([TOKEN]))
-    writer = os.dup(output.out.writing)
+    writer = os.dup(output.get_write_ends()[0])
     output.begin()
     output.out._on_output = arrived.set
     for piece, shown in ((b"Name: ", b"Name: "), (b"\r 10 %", b"\r 10 %"), (b"a cana", b"a ")):

@@ -7,6 +7,8 @@ import fcntl
 import os
 import shutil
 import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.facts import mentions
+from tests.support.waiting import wait_until
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.output_capture import TAIL_LINES, Output, Stream, find_decisive_line
 from tony.executor.output.writer_thread import WriterThread
+from tony.model.masking import SecretMask
 
 
 def on_disk(path: Path) -> bytes:
@@ -120,7 +124,7 @@ async def printed(folder: Path, out: bytes, err: bytes = b"", limit: int = 1 << 
         firsts += 1
 
     output = Output(folder, "worker-0.s1.t1", limit, WriterThread(), first)
-    writers = [os.dup(output.out.writing), os.dup(output.err.writing)]
+    writers = [os.dup(output.get_write_ends()[0]), os.dup(output.get_write_ends()[1])]
     output.begin()
     for writer, data in zip(writers, (out, err), strict=True):
         await asyncio.to_thread(write_all, writer, data)
@@ -179,7 +183,7 @@ def test_loss_is_described(tmp_path: Path) -> None:
 async def test_writer_that_never_closes_does_not_hold_us(tmp_path: Path) -> None:
     """Another process may hold the pipe; what is in it is read, and the executor does not wait for its end."""
     output = Output(tmp_path, "x", 1000, WriterThread(), lambda: None)
-    writer = os.dup(output.out.writing)
+    writer = os.dup(output.get_write_ends()[0])
     output.begin()
     os.write(writer, b"hello")
     await output.wait_ended(0.01)
@@ -198,7 +202,7 @@ async def test_a_flood_of_short_lines_is_complete_and_read_in_few_pieces(tmp_pat
 
     pen = WriterThread()
     stream = Stream(BoundedLogFile(tmp_path / "log", 1 << 24), pen, came)
-    writer = os.dup(stream.writing)
+    writer = os.dup(stream.pipes[0].writing)
     stream.begin()
     await asyncio.to_thread(write_each, writer, lines)
     await asyncio.wait_for(stream.ended.wait(), 60)
@@ -221,7 +225,7 @@ async def test_pending_output_is_taken_at_once_when_the_program_has_exited(
     monkeypatch.setattr("tony.executor.output.output_capture._GATHER_SECONDS", 3600.0)
     came = asyncio.Event()
     output = Output(tmp_path, "worker-0.s1.t1", 1000, WriterThread(), came.set)
-    writer = os.dup(output.out.writing)
+    writer = os.dup(output.get_write_ends()[0])
     output.begin()
     os.write(writer, b"first\n")
     await came.wait()
@@ -239,7 +243,7 @@ async def test_output_is_read_although_a_process_keeps_the_pipe(
     came = asyncio.Event()
     pen = WriterThread()
     output = Output(tmp_path, "worker-0.s1.t1", 1000, pen, came.set)
-    writer = os.dup(output.out.writing)
+    writer = os.dup(output.get_write_ends()[0])
     output.begin()
     os.write(writer, b"first\n")
     await came.wait()
@@ -256,7 +260,7 @@ def test_a_pipe_grows_when_its_program_fills_it(tmp_path: Path) -> None:
     async def sizes() -> tuple[int, int]:
         pen = WriterThread()
         stream = Stream(BoundedLogFile(tmp_path / "log", 1 << 24), pen, lambda: None)
-        writer = os.dup(stream.writing)
+        writer = os.dup(stream.pipes[0].writing)
         before = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
         os.write(writer, bytes(before))
         stream.begin()
@@ -318,3 +322,101 @@ def test_a_tail_that_has_it_is_as_it_was(tmp_path: Path) -> None:
 
 def test_an_error_of_long_ago_is_none_of_the_failure(tmp_path: Path) -> None:
     assert tail_of(tmp_path, b"ValueError: x\n" + b"fine again\n" * 200_000) == ["fine again"] * TAIL_LINES
+
+
+Writes = Callable[[list[int]], Awaitable[None]]
+
+
+def logged(folder: Path, count: int, write: Writes, mask: SecretMask | None = None) -> bytes:
+    """Return what is in the log after some processes have written to their standard output."""
+
+    async def run() -> None:
+        pen = WriterThread()
+        output = Output(folder, "t", 1 << 30, pen, lambda: None, mask=mask, processes=count)
+        ends = [os.dup(output.get_write_ends(rank)[0]) for rank in range(count)]
+        output.begin()
+        await write(ends)
+        for end in ends:
+            os.close(end)
+        await output.wait_ended(60)
+
+    asyncio.run(run())
+    return (folder / "t.out").read_bytes()
+
+
+def test_a_secret_in_pieces_is_masked(tmp_path: Path) -> None:
+    """Another process prints in between, whose label would part it."""
+
+    async def write(ends: list[int]) -> None:
+        file = tmp_path / "t.out"
+        os.write(ends[1], b"password correct-horse-")
+        await wait_until(lambda: file.exists() and b"password" in file.read_bytes())
+        os.write(ends[0], b"other\n")
+        await wait_until(lambda: b"other" in file.read_bytes())
+        os.write(ends[1], b"battery-9 is used\n")
+
+    text = logged(tmp_path, 2, write, SecretMask(["correct-horse-battery-9"]))
+    assert b"is used" in text
+    assert not any(part in text for part in (b"correct", b"horse", b"battery"))
+
+
+def test_each_line_begins_with_its_rank(tmp_path: Path) -> None:
+    """Also an empty one, one without an end, and those of a progress bar."""
+
+    async def write(ends: list[int]) -> None:
+        os.write(ends[0], b"one\n\ntwo\r\n")
+        os.write(ends[1], b"\r10%\r20%\rlast")
+
+    text = logged(tmp_path, 2, write)
+    assert set(text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")) == {
+        *(b"[0] one", b"[0] ", b"[0] two"),
+        *(b"[1] ", b"[1] 10%", b"[1] 20%", b"[1] last"),
+    } | ({b""} if text.endswith(b"\n") else set())
+
+
+def test_a_line_in_pieces_stays_whole(tmp_path: Path) -> None:
+    """Its beginning is shown after a moment; what others print then begins on a line of its own."""
+
+    async def write(ends: list[int]) -> None:
+        file = tmp_path / "t.out"
+        os.write(ends[0], b"Downloading ")
+        await wait_until(lambda: file.exists() and b"Downloading" in file.read_bytes())
+        os.write(ends[0], b"done\nnext ")
+        await wait_until(lambda: b"next" in file.read_bytes())
+        os.write(ends[1], b"other\n")
+        await wait_until(lambda: b"other" in file.read_bytes())
+
+    assert logged(tmp_path, 2, write) == b"[0] Downloading done\n[0] next \n[1] other\n"
+
+
+def test_much_output_is_not_lost(tmp_path: Path) -> None:
+    """More than any of the pipes holds, from all processes at once."""
+    count, lines = 3, 50_000
+
+    async def write(ends: list[int]) -> None:
+        def print_lines(end: int) -> None:
+            with os.fdopen(os.dup(end), "wb") as file:
+                file.writelines(b"line %d\n" % number for number in range(lines))
+
+        await asyncio.gather(*(asyncio.to_thread(print_lines, end) for end in ends))
+
+    found = Counter(logged(tmp_path, count, write).splitlines())
+    assert found == {b"[%d] line %d" % (rank, number): 1 for rank in range(count) for number in range(lines)}
+
+
+@pytest.mark.parametrize("pipes", range(4))
+def test_too_few_open_files_leave_none_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipes: int) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    made: list[int] = []
+    pipe2 = os.pipe2
+
+    def few(flags: int) -> tuple[int, int]:
+        if len(made) >= pipes:
+            raise OSError(24, "Too many open files")
+        made.append(0)
+        return pipe2(flags)
+
+    monkeypatch.setattr(os, "pipe2", few)
+    with pytest.raises(OSError, match="Too many open files"):
+        Output(tmp_path, "t", 100, WriterThread(), lambda: None, processes=2)
+    assert set(os.listdir("/proc/self/fd")) == before

@@ -52,7 +52,7 @@ def printed_steps(data: bytes) -> None:
         stream._keep(data[start : start + 100])
         if advance := pattern.poll([stream]):
             _drawable(advance)
-    for descriptor in (stream._reading, stream.writing):
+    for descriptor in (stream.pipes[0]._reading, stream.pipes[0].writing):
         os.close(descriptor)
 
 

@@ -24,7 +24,7 @@ _MAX_LINES = 500
 #: Seconds that one search of all lines may take.
 _TIMEOUT_SECONDS = 0.1
 _LINE_END = re.compile(r"\r\n|\n|\r")
-#: The label that `rank_output` puts in front of a line, which the program did not print.
+#: The label that `output_capture` puts in front of a line, which the program did not print.
 _LABEL = re.compile(r"^\[\d+\] ")
 
 

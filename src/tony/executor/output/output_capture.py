@@ -31,8 +31,10 @@ _READ_BYTES = 1 << 18
 _SMALL_PIECE_BYTES = 1 << 16
 #: Seconds for which output is gathered after a small piece.
 _GATHER_SECONDS = 0.005
-#: Seconds after which a possible beginning of a secret is passed on although its rest has not arrived.
+#: Seconds after which a possible beginning of a secret, or of a line, is passed on although its rest has not arrived.
 _HOLD_SECONDS = 0.25
+#: Bytes beyond which an unfinished line is passed on at once.
+_MAX_PARTIAL_LINE_BYTES = 1 << 16
 #: Bytes that may wait for the disk; beyond, the program's output stays in its pipe.
 _MAX_UNWRITTEN_BYTES = 8 << 20
 #: Seconds after a program's exit that its last output may take to reach the disk.
@@ -49,56 +51,40 @@ LAST_LINE = 200
 #: tqdm and the like end their lines with a carriage return.
 LINE_END = re.compile(rb"\r\n|\n|\r")
 #: The end of a Python traceback: a class, perhaps with its module, and its message. The output of several processes is
-#: labelled (`rank_output`).
+#: labelled.
 _EXCEPTION = re.compile(rb"(?:\[\d+\] )?(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)(?:: [^\r\n]*)?\r?(?=\n|$)")
 _ENDINGS = (b"Error", b"Exception")
 #: Occurrences checked, from the end, in output that is full of these words.
 _MAX_PLACES = 200
 
 
-class Stream:
-    """One of a program's output streams."""
+class Pipe:
+    """The pipe of one process, from which its output goes into a stream.
 
-    def __init__(
-        self,
-        file: BoundedLogFile,
-        writer: WriterThread,
-        on_output: Callable[[], None],
-        on_end: Callable[[], None] = lambda: None,
-        on_data: Callable[[bytes], None] | None = None,
-        mask: SecretMask | None = None,
-    ) -> None:
-        """Create the pipe. Pass `writing` to the program, then call `begin`.
+    Attributes:
+        label: put in front of each line; empty for none, then lines need not be whole.
+    """
 
-        Args:
-            on_end: called when there will be no more.
-            on_data: called with all output.
-            mask: masks secrets in the output before anything else is done with it; None: there are none.
-        """
+    def __init__(self, stream: Stream, mask: SecretMask | None, label: bytes) -> None:
+        self.label = label
+        self._stream = stream
         self._reading, self.writing = os.pipe2(os.O_CLOEXEC)
         self._half = fcntl.fcntl(self._reading, fcntl.F_GETPIPE_SZ) // 2
         os.set_blocking(self._reading, False)
-        self.file = file
-        self._writer = writer
-        self._on_output = on_output
-        self._on_end = on_end
-        self._on_data = on_data
-        self.mask = mask
+        # Masked before labelling: a label in the middle of a secret would hide it from the mask.
         self._masked = MaskedStream(mask) if mask else None
-        self._releasing: asyncio.TimerHandle | None = None
-        self._recent = bytearray()
-        self._total_bytes = 0
+        self._partial = b""
+        self._holding: asyncio.TimerHandle | None = None
         self._gathering: asyncio.TimerHandle | None = None
         self._is_grown = self._is_hurried = False
-        self.ended = asyncio.Event()
-        #: True if each line begins with the local rank of its process (`rank_output`).
-        self.is_labelled = False
+
+    @property
+    def is_closed(self) -> bool:
+        return self._reading < 0
 
     def begin(self) -> None:
-        """Close the write end, which the program has now, and start reading."""
-        os.close(self.writing)
-        self.writing = -1
-        self._writer.put(self.file.create)
+        """Close the write end, which the process has now, and start reading."""
+        self._close_writing()
         self._listen()
 
     def hurry(self) -> None:
@@ -108,14 +94,160 @@ class Stream:
             self._listen()
 
     def close(self) -> None:
-        """Read the rest of the pipe and close everything. May be called twice."""
+        """Read the rest of the pipe and close it. May be called twice."""
         for _ in range(2 * _PIPE_BYTES // _READ_BYTES):  # bounded, in case a process still writes
             if self._reading < 0 or not self._read_piece():
                 break
+        self._close_writing()
+        self._stop()
+
+    def discard(self) -> None:
+        """Close both ends."""
+        self._close_writing()
+        os.close(self._reading)
+        self._reading = -1
+
+    def _close_writing(self) -> None:
         if self.writing >= 0:
             os.close(self.writing)
             self.writing = -1
-        self._stop()
+
+    def _listen(self) -> None:
+        self._cancel_gathering()
+        if self._reading >= 0:
+            asyncio.get_running_loop().add_reader(self._reading, self._read)
+
+    def _read(self) -> None:
+        size, loop = self._read_piece(), asyncio.get_running_loop()
+        if size == 0:
+            self._stop()
+        elif self._stream.writer.backlog > _MAX_UNWRITTEN_BYTES:
+            loop.remove_reader(self._reading)
+            self._stream.writer.call_when_written(self._listen)
+        elif size is not None and size >= self._half:
+            self._grow()
+        elif size is not None and size < _SMALL_PIECE_BYTES and not self._is_hurried:
+            loop.remove_reader(self._reading)
+            self._gathering = loop.call_later(_GATHER_SECONDS, self._listen)
+
+    def _grow(self) -> None:
+        if not self._is_grown:
+            self._is_grown = True
+            with contextlib.suppress(OSError):  # beyond the user's share of pipe memory
+                self._half = fcntl.fcntl(self._reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES) // 2
+
+    def _cancel_gathering(self) -> None:
+        if self._gathering:
+            self._gathering.cancel()
+            self._gathering = None
+
+    def _read_piece(self) -> int | None:
+        """Read one piece; return its size: 0 at the end, None if there is nothing at the moment."""
+        try:
+            data = os.read(self._reading, _READ_BYTES)
+        except BlockingIOError:
+            return None
+        if data:
+            self._pass_on(self._partial + (self._masked.feed(data) if self._masked else data))
+        return len(data)
+
+    def _pass_on(self, text: bytes) -> None:
+        """Pass on what is neither the possible beginning of a secret nor, with labels, of a line."""
+        end = len(text)
+        if self.label:
+            # A carriage return at the very end may be the first half of a line end.
+            whole = max(text.rfind(b"\n"), text.rfind(b"\r", 0, end - 1)) + 1
+            end = whole if end - whole <= _MAX_PARTIAL_LINE_BYTES else end
+        self._partial = text[end:]
+        if self._holding:
+            self._holding.cancel()
+            self._holding = None
+        if self._partial or (self._masked and self._masked.is_holding):
+            self._holding = asyncio.get_running_loop().call_later(_HOLD_SECONDS, self._release)
+        self._stream.forward(self, text[:end])
+
+    def _release(self) -> None:
+        """Pass on what was held back."""
+        if self._holding:
+            self._holding.cancel()
+            self._holding = None
+            text, self._partial = self._partial + (self._masked.release() if self._masked else b""), b""
+            self._stream.forward(self, text)
+
+    def _stop(self) -> None:
+        self._cancel_gathering()
+        self._release()
+        if self._reading >= 0:
+            asyncio.get_running_loop().remove_reader(self._reading)
+            os.close(self._reading)
+            self._reading = -1
+        self._stream.on_pipe_closed()
+
+
+class Stream:
+    """One of a program's output streams, of one or several processes.
+
+    With several, each line begins with the local rank of its process: `[1] loss 0.3`.
+    """
+
+    def __init__(
+        self,
+        file: BoundedLogFile,
+        writer: WriterThread,
+        on_output: Callable[[], None],
+        on_end: Callable[[], None] = lambda: None,
+        on_data: Callable[[bytes], None] | None = None,
+        mask: SecretMask | None = None,
+        processes: int = 1,
+    ) -> None:
+        """Create the pipes. Pass their write ends to the program, then call `begin`.
+
+        Args:
+            on_end: called when there will be no more.
+            on_data: called with all output.
+            mask: masks secrets in the output before anything else is done with it; None: there are none.
+
+        Raises:
+            OSError: too many open files; no pipe stays open.
+        """
+        self.file = file
+        self.writer = writer
+        self._on_output = on_output
+        self._on_end = on_end
+        self._on_data = on_data
+        self._recent = bytearray()
+        self._total_bytes = 0
+        self._unfinished: Pipe | None = None  # its unfinished line was passed on last
+        self.ended = asyncio.Event()
+        self.is_labelled = processes > 1
+        self.pipes: list[Pipe] = []
+        try:
+            for rank in range(processes):
+                self.pipes.append(Pipe(self, mask, b"[%d] " % rank if self.is_labelled else b""))
+        except OSError:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Close the pipes without reading them: no process has got one."""
+        for pipe in self.pipes:
+            pipe.discard()
+
+    def begin(self) -> None:
+        """Close the write ends, which the program has now, and start reading."""
+        self.writer.put(self.file.create)
+        for pipe in self.pipes:
+            pipe.begin()
+
+    def hurry(self) -> None:
+        """Read the rest without gathering: the program has exited."""
+        for pipe in self.pipes:
+            pipe.hurry()
+
+    def close(self) -> None:
+        """Read the rest of the pipes and close everything. May be called twice."""
+        for pipe in self.pipes:
+            pipe.close()
 
     def read_lines(self, count: int) -> list[bytes]:
         """Return the last lines, oldest first, including an unfinished one."""
@@ -137,70 +269,15 @@ class Stream:
         found = [line for line in LINE_END.split(bytes(self._recent[-4096:])) if line.strip()]
         return found[-1].decode(errors="replace")[:LAST_LINE] if found else ""
 
-    def _listen(self) -> None:
-        self._cancel()
-        if self._reading >= 0:
-            asyncio.get_running_loop().add_reader(self._reading, self._read)
-
-    def _read(self) -> None:
-        size = self._read_piece()
-        if size == 0:
-            self._stop()
-        elif self._writer.backlog > _MAX_UNWRITTEN_BYTES:
-            asyncio.get_running_loop().remove_reader(self._reading)
-            self._writer.call_when_written(self._listen)
-        elif size is not None and size >= self._half:
-            self._grow()
-        elif size is not None and size < _SMALL_PIECE_BYTES and not self._is_hurried:
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(self._reading)
-            self._gathering = loop.call_later(_GATHER_SECONDS, self._listen)
-
-    def _grow(self) -> None:
-        if not self._is_grown:
-            self._is_grown = True
-            with contextlib.suppress(OSError):  # beyond the user's share of pipe memory
-                self._half = fcntl.fcntl(self._reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES) // 2
-
-    def _cancel(self) -> None:
-        if self._gathering:
-            self._gathering.cancel()
-            self._gathering = None
-
-    def _read_piece(self) -> int | None:
-        """Read one piece; return its size: 0 at the end, None if there is nothing at the moment."""
-        try:
-            data = os.read(self._reading, _READ_BYTES)
-        except BlockingIOError:
-            return None
-        if data:
-            self._forward(self._mask(data))
-        return len(data)
-
-    def _forward(self, data: bytes) -> None:
-        self._writer.put(partial(self.file.write, data), len(data))
+    def forward(self, pipe: Pipe, data: bytes) -> None:
+        """Take output of one process."""
+        if pipe.label and data:
+            data = self._add_labels(pipe, data)
+        self.writer.put(partial(self.file.write, data), len(data))
         self._keep(data)
         if self._on_data:
             self._on_data(data)
         self._on_output()
-
-    def _mask(self, data: bytes) -> bytes:
-        if self._masked is None:
-            return data
-        data = self._masked.feed(data)
-        if self._releasing:
-            self._releasing.cancel()
-            self._releasing = None
-        if self._masked.is_holding:
-            self._releasing = asyncio.get_running_loop().call_later(_HOLD_SECONDS, self._release)
-        return data
-
-    def _release(self) -> None:
-        """Pass on output held back by the mask."""
-        if self._releasing and self._masked:
-            self._releasing.cancel()
-            self._releasing = None
-            self._forward(self._masked.release())
 
     def _keep(self, data: bytes) -> None:
         self._total_bytes += len(data)
@@ -208,17 +285,22 @@ class Stream:
         if len(self._recent) > 2 * _SEARCHED_BYTES:
             del self._recent[:-_SEARCHED_BYTES]
 
-    def _stop(self) -> None:
-        self._cancel()
-        self._release()
-        if self._reading >= 0:
-            asyncio.get_running_loop().remove_reader(self._reading)
-            os.close(self._reading)
-            self._reading = -1
-        self._writer.put(self.file.close)
-        if not self.ended.is_set():
-            self.ended.set()
-            self._on_end()
+    def on_pipe_closed(self) -> None:
+        """Note that a process prints no more."""
+        if all(pipe.is_closed for pipe in self.pipes):
+            self.writer.put(self.file.close)
+            if not self.ended.is_set():
+                self.ended.set()
+                self._on_end()
+
+    def _add_labels(self, pipe: Pipe, text: bytes) -> bytes:
+        is_whole = text.endswith((b"\n", b"\r"))
+        labelled = LINE_END.sub(rb"\g<0>" + pipe.label, text)
+        labelled = labelled[: -len(pipe.label)] if is_whole else labelled
+        if self._unfinished is not pipe:
+            labelled = (b"\n" if self._unfinished else b"") + pipe.label + labelled
+        self._unfinished = None if is_whole else pipe
+        return labelled
 
 
 class Output:
@@ -238,6 +320,7 @@ class Output:
         readers: LogReaders | None = None,
         exports: Exports | None = None,
         mask: SecretMask | None = None,
+        processes: int = 1,
     ) -> None:
         """Create the pipes.
 
@@ -245,6 +328,9 @@ class Output:
             name: of the attempt's files, without their endings.
             limit: bytes that each stream may keep on disk.
             on_first_output: called once, at the first output.
+
+        Raises:
+            OSError: too many open files; no pipe stays open.
         """
         self.first: float | None = None
         self.last: float | None = None
@@ -256,16 +342,23 @@ class Output:
         self._exports = exports
         self._mask = mask
         self._logs: list[StreamLog] = []
-        self.out = self._stream(folder, f"{name}.out", limit, 0)
-        self.err = self._stream(folder, f"{name}.err", limit, 1)
+        self.out = self._create_stream(folder, f"{name}.out", limit, 0, processes)
+        try:
+            self.err = self._create_stream(folder, f"{name}.err", limit, 1, processes)
+        except OSError:
+            self.out.discard()
+            raise
 
-    def _stream(self, folder: Path, name: str, limit: int, number: int) -> Stream:
+    def get_write_ends(self, process: int = 0) -> tuple[int, int]:
+        """Return the write ends of the pipes for standard output and standard error of one process."""
+        return self.out.pipes[process].writing, self.err.pipes[process].writing
+
+    def _create_stream(self, folder: Path, name: str, limit: int, number: int, processes: int) -> Stream:
         file = BoundedLogFile(folder / name, limit)
         self._logs.append(StreamLog(STREAMS[number], name, file))
         on_data = self._exports.create_reader().feed if self._exports else None
-        return Stream(
-            file, self._writer, lambda: self._on_output(number), lambda: self._on_end(number), on_data, self._mask
-        )
+        on_output, on_end = partial(self._on_output, number), partial(self._on_end, number)
+        return Stream(file, self._writer, on_output, on_end, on_data, self._mask, processes)
 
     def begin(self) -> None:
         self.out.begin()
