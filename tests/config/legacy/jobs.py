@@ -11,8 +11,8 @@ import pytest
 
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import parse
-from tony.config.legacy.translate import load, translate
-from tony.config.load import Resolved
+from tony.config.legacy.translate import translate
+from tony.config.load import Resolved, load
 from tony.errors import ConfigError
 from tony.model.job_spec import JobSpec
 
@@ -43,7 +43,7 @@ def resolve(
 ) -> Resolved:
     """Loads the job of a `tony.xml` in this folder, which is the current one, and of a command line's words."""
     write(folder, settings)
-    return load(parse(flags), environ=environ, cwd=folder, site_files=[], **more)
+    return load(flags=parse(flags), environ=environ, cwd=folder, site_files=[], **more)
 
 
 def spec(folder: Path, settings: Mapping[str, str], *flags: str, **more: Any) -> JobSpec:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.config.legacy.jobs import NOWHERE, drafted
 from tony.config.legacy.flags import parse
 from tony.config.legacy.job_file_writer import job_file
-from tony.config.legacy.translate import load as load_flags
 from tony.config.load import load
 from tony.errors import ConfigError
 from tony.model.job_spec import JobSpec
@@ -153,7 +152,7 @@ def test_any_words_are_flags_or_errors(folder: Path, words: list[str]) -> None:
         return
     (folder / "job.toml").write_text(job_file(draft), encoding="utf-8")
     try:
-        expected: JobSpec | int = load_flags(flags, environ=NOWHERE, cwd=folder, site_files=[]).spec
+        expected: JobSpec | int = load(flags=flags, environ=NOWHERE, cwd=folder, site_files=[]).spec
     except ConfigError as error:
         expected = len(error.problems)
     assert expected == answer(folder, "job.toml", "local")

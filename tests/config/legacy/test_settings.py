@@ -10,7 +10,6 @@ from tests.config.jobs import write as write_file
 from tests.config.legacy.jobs import COMMAND, NOWHERE, list_errors, notes, resolve, spec, write, xml
 from tests.facts import mention_each, mentions
 from tony.config.legacy.flags import Flags, parse
-from tony.config.legacy.translate import load as load_flags
 from tony.config.load import load
 from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
@@ -25,7 +24,7 @@ def queue(folder: Path, user: str | None, site: str | None, *conf: str, final: t
     write(folder, {} if site is None else {QUEUE: site}, "site/tony-site.xml", final=[QUEUE] if "site" in final else [])
     flags = [f"--conf={QUEUE}={value}" for value in conf]
     environ = {"TONY_CONF_DIR": str(folder / "site")}
-    resolved = load_flags(parse(flags), environ=environ, cwd=folder, site_files=[], overrides={"scheduler": "yarn"})
+    resolved = load(flags=parse(flags), environ=environ, cwd=folder, site_files=[], overrides={"scheduler": "yarn"})
     return str(resolved.spec.scheduler_settings["queue"]), resolved.sources["scheduler.yarn.queue"]
 
 
@@ -125,7 +124,7 @@ def test_a_named_file_is_found_on_the_class_path(tmp_path: Path) -> None:
 
     def place(file: str) -> str:
         flags = parse(["--executes", "echo", "--conf_file", file])
-        return load_flags(flags, environ=environ, cwd=tmp_path, site_files=[]).sources["roles.worker.instances"]
+        return load(flags=flags, environ=environ, cwd=tmp_path, site_files=[]).sources["roles.worker.instances"]
 
     assert place("job.xml") == f"{tmp_path}/conf/job.xml:3"
     with pytest.raises(ConfigError, match=r"other\.xml: cannot be read: No such file or directory"):
@@ -139,13 +138,13 @@ def test_the_usual_file_is_found_on_the_class_path(tmp_path: Path) -> None:
     write(tmp_path, {**ONE, "tony.application.name": "found"}, "conf/tony.xml")
     environ = {**NOWHERE, "CLASSPATH": f"/nowhere/*:{tmp_path}/conf/*:x"}
     (tmp_path / "here").mkdir()
-    resolved = load_flags(Flags(), environ=environ, cwd=tmp_path / "here", site_files=[])
+    resolved = load(flags=Flags(), environ=environ, cwd=tmp_path / "here", site_files=[])
     assert resolved.spec.name == "found"
 
 
 def test_flags_alone_are_a_job(tmp_path: Path) -> None:
     """No file at all: one task runs the program."""
-    resolved = load_flags(parse(["-executes", "echo"]), environ=NOWHERE, cwd=tmp_path, site_files=[])
+    resolved = load(flags=parse(["-executes", "echo"]), environ=NOWHERE, cwd=tmp_path, site_files=[])
     assert list(resolved.spec.effective_roles) == ["main"]
     assert resolved.sources["roles.main.command"] == "--executes"
 

@@ -11,7 +11,7 @@ import pytest
 from tests.config.legacy.jobs import NOWHERE, list_errors, notes, write
 from tests.facts import mentions
 from tony.config.legacy.flags import parse
-from tony.config.legacy.translate import load
+from tony.config.load import load
 from tony.errors import ConfigError
 
 ONE = {"tony.worker.instances": "1"}
@@ -21,7 +21,7 @@ RUN = ("--executes", "t.py")
 def told(folder: Path, *flags: str) -> list[str]:
     """The notes on a job without a `tony.xml` in the current folder."""
     (folder / "job/src").mkdir(parents=True, exist_ok=True)
-    resolved = load(parse([*RUN, *flags]), environ=NOWHERE, cwd=folder, site_files=[])
+    resolved = load(flags=parse([*RUN, *flags]), environ=NOWHERE, cwd=folder, site_files=[])
     return [str(note) for note in resolved.notes]
 
 

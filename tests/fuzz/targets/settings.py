@@ -11,7 +11,6 @@ from tony.config.files.path_settings import file_entry
 from tony.config.legacy.flags import Flags as OriginalFlags
 from tony.config.legacy.flags import parse as parse_flags
 from tony.config.legacy.job_file_writer import job_file
-from tony.config.legacy.translate import load as load_flags
 from tony.config.legacy.translate import translate
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError
@@ -62,7 +61,7 @@ def original_job(data: bytes) -> None:
 
 def original_flags(data: bytes) -> None:
     """A command line of LinkedIn TonY, one word a line."""
-    _good(load_flags(parse_flags(_lines(data)), environ={}, cwd=scratch("flags"), site_files=[]))
+    _good(load(flags=parse_flags(_lines(data)), environ={}, cwd=scratch("flags"), site_files=[]))
 
 
 def placement(data: bytes) -> None:

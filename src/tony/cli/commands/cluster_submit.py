@@ -9,7 +9,7 @@ import click
 from tony.cli.legacy_command_runner import RawCommand, run
 from tony.cli.submission import SubmitOptions, submit_and_follow
 from tony.config.legacy import TO_CLUSTER
-from tony.config.legacy.translate import load
+from tony.config.load import load
 
 if TYPE_CHECKING:
     from tony.config.legacy.flags import Flags
@@ -27,5 +27,5 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    resolved = load(flags, overrides=TO_CLUSTER)
+    resolved = load(flags=flags, overrides=TO_CLUSTER)
     return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)

@@ -12,7 +12,7 @@ from tony.cli.submission import SubmitOptions, submit_and_follow
 from tony.cli.submission_signals import clean_exit_on_signals
 from tony.cli.terminal.output import warn
 from tony.config.legacy import CLUSTER_CONF, TO_CLUSTER
-from tony.config.legacy.translate import load
+from tony.config.load import load
 from tony.mini.ephemeral_cluster import run_ephemeral_cluster
 from tony.mini.options import MiniOptions
 
@@ -38,9 +38,9 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    load(flags, overrides=TO_CLUSTER)  # reports errors before anything is started
+    load(flags=flags, overrides=TO_CLUSTER)  # reports errors before anything is started
     with clean_exit_on_signals(), run_ephemeral_cluster(MiniOptions(nodes=_NODE_COUNT), os.environ, warn) as cluster:
         warn(f"started a cluster of {_NODE_COUNT} nodes for this job")
         os.environ["HADOOP_CONF_DIR"] = str(cluster.conf)
-        resolved = load(flags, sets=[f"{CLUSTER_CONF}={cluster.conf}"], overrides=TO_CLUSTER)
+        resolved = load(flags=flags, sets=[f"{CLUSTER_CONF}={cluster.conf}"], overrides=TO_CLUSTER)
         return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)

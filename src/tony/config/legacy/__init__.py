@@ -1,10 +1,9 @@
 """Translates jobs of LinkedIn TonY, its settings file and its flags, into a job file.
 
-`translate` is the entry: flags in, a valid job out. `flags` and `settings_sources` read the command line, XML files and
-`--conf`; `keys` is the table of all settings. It runs the parts in order: `job_settings`, `roles`,
-`task_types`, `file_settings`, `yarn_settings`, `implicit_roles`, `draft_checks`. The result is a `draft_job`: values
-with their places, `missing_file_checks` and errors. `job_file_writer` prints it as a job file with comments,
-`final_xml` reads what a finished job left.
+`translate` is the entry: flags in, a draft of a valid job out. `flags` and `settings_sources` read the command line,
+XML files and `--conf`; `keys` is the table of all settings; `draft_job` has the settings and what becomes of them.
+`task_types`, `roles`, `file_settings`, `yarn_settings` and `draft_checks` are the parts. `job_file_writer` prints the
+draft as a job file with comments, `final_xml` reads what a finished job left.
 
 `tony.config.load` then checks the job like any other.
 """

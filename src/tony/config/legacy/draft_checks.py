@@ -7,13 +7,14 @@ sum of squares. Here it limits the number of tasks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tony.config.checks.hints import Note
-from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob
+from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import KEYS, RESERVED, TYPE_ENDINGS, row_of
-from tony.config.legacy.settings_sources import LegacyValue
+from tony.config.legacy.settings_sources import DEFAULT_FILE, LegacyValue, is_there
 from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.name_suggestions import find_closest_match
 from tony.config.table.value_format import format_name
@@ -68,19 +69,32 @@ def check_limits(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Report every limit that the job exceeds; defaults of tasks count as well."""
     roles: dict[str, Any] = draft.values.get("roles", {})
     for name, number in types.instances.items():
-        most = value_parsing.parse_integer(draft, f"tony.{name}.max-instances", -1)
+        most = draft.read_integer(f"tony.{name}.max-instances", -1)
         value = draft.settings.get(f"tony.{name}.max-instances")
         if value and 0 <= most < number:
             draft.add_error(value, f"the job requests {number} tasks of type {name}, and this allows {most}. {_REMEDY}")
     for what, unit, of_task in _TOTALS:
         value = draft.settings.get(f"{_TOTAL}{what}")
-        most = value_parsing.parse_integer(draft, f"{_TOTAL}{what}", -1)
+        most = draft.read_integer(f"{_TOTAL}{what}", -1)
         shares = [(name, number, of_task(roles.get(name, {}))) for name, number in types.instances.items()]
         total = sum(number * each for _, number, each in shares)
         if value and 0 <= most < total:
             sums = " + ".join(f"{name} {number} × {each}" for name, number, each in shares if each)
             parts = f" ({sums})" if what != "instances" else ""
             draft.add_error(value, f"the job requests {total} {unit}{parts}, and this allows {most}. {_REMEDY}")
+
+
+def check_settings_file(draft: DraftJob, flags: Flags, types: LegacyTaskTypes, cwd: Path) -> None:
+    """Note that a single program will run, which is seldom meant: `tony.xml` is usually next to the source folder."""
+    if not types.single or draft.settings.file is not None:
+        return
+    default_file = Path(flags.src_dir or ".").parent / DEFAULT_FILE
+    found = f" Did you mean --conf_file {format_name(str(default_file))}?" if is_there(cwd / default_file) else ""
+    message = (
+        f"there is no {DEFAULT_FILE} here and no --conf_file, so no number of tasks is set: the program runs as "
+        f"a single task.{found}"
+    )
+    draft.notes.append(Note(key="", message=message))
 
 
 def _mebibytes(role: dict[str, Any]) -> int:

@@ -1,10 +1,12 @@
-"""A LinkedIn TonY job while it is being translated."""
+"""A LinkedIn TonY job while it is being translated: its settings, read with their types, and what becomes of them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tony.config.checks.hints import Note
 from tony.config.files.layers import Layer, put
@@ -12,10 +14,17 @@ from tony.config.legacy.settings_sources import LegacyAssignment, LegacyValue, S
 from tony.config.table.settings_table import Key
 from tony.config.table.value_format import format_as_toml, format_name
 from tony.errors import Problem
+from tony.hadoop.configuration.value_parsing import parse_bool, parse_int
+from tony.units import format_exact_duration, format_exact_size, parse_size
 
 #: Source of values that were not set: the defaults of LinkedIn TonY.
 DEFAULTS = "tony-default.xml"
 _SECRET = ("secret", "password")
+_BARE_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
+#: A comma before another variable.
+_NEXT_VARIABLE = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +40,15 @@ class LegacyOrigin:
     key: str = ""
 
 
+#: One item of a list, with its own origin.
+LegacyItem = tuple[str, LegacyOrigin]
+
+
 @dataclass(slots=True, eq=False)
 class DraftJob:
-    """The values of the job file with their origins, notes and errors.
+    """The settings of a job, the values of the job file with their origins, notes and errors.
+
+    Each `read_` method returns its default for a key that is not set, and reports an invalid value.
 
     Attributes:
         settings: the settings of LinkedIn TonY that are translated.
@@ -47,12 +62,86 @@ class DraftJob:
     notes: list[Note] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
-    def put(self, key: Key, value: Any, origin: LegacyValue | LegacyOrigin) -> None:
+    def read_text(self, key: str) -> str | None:
+        """Return text; None if it is not set or empty."""
+        value = self.settings.get(key)
+        return value.text if value and value.text else None
+
+    def read_integer(self, key: str, default: int) -> int:
+        """Return a whole number."""
+        return self._read(key, default, parse_int)
+
+    def read_size(self, key: str) -> str | None:
+        """Return a size as in a job file; None if it is not set or invalid."""
+        return self._read(key, None, lambda text: format_exact_size(_parse_size(text)))
+
+    def read_seconds(self, key: str, unit: float = 0.001) -> float | None:
+        """Return a duration; None if it is off (0 or less), not set, or invalid.
+
+        Args:
+            unit: seconds per unit of the number.
+        """
+        number = self.read_integer(key, 0)
+        return number * unit if number > 0 else None
+
+    def read_truth(self, key: str) -> bool:
+        """Return true or false; for any other value false, as in LinkedIn TonY, with a note."""
+        value = self.settings.get(key)
+        if value is None:
+            return False
+        found = parse_bool(value.text)
+        if found is None:
+            text = format_as_toml(value.text)
+            self.note(value, f"{text} is neither true nor false, and is treated as false, as in LinkedIn TonY.")
+        return bool(found)
+
+    def read_words(self, key: str, default: str = "") -> list[str]:
+        """Return the items of a list, trimmed; empty ones are skipped."""
+        value = self.settings.get(key)
+        return [part.strip() for part in (default if value is None else value.text).split(",") if part.strip()]
+
+    def read_items(self, key: str) -> list[LegacyItem]:
+        """Return the items of a list, each with its origin."""
+        value = self.settings.get(key)
+        return [
+            (item.strip(), _origin_of(part, key))
+            for part in (value.parts if value else ())
+            for item in part.text.split(",")
+            if item.strip()
+        ]
+
+    def read_variables(self, key: str) -> dict[str, LegacyItem]:
+        """Parse `A=1,B` to name -> value and origin; a name without `=` has an empty value. Later ones win."""
+        found: dict[str, LegacyItem] = {}
+        value = self.settings.get(key)
+        for part in value.parts if value else ():
+            for item in _NEXT_VARIABLE.split(part.text) if part.whole else part.text.split(","):
+                name, _, content = item.partition("=")
+                if name.strip():
+                    found[name.strip()] = content.strip(), _origin_of(part, key)
+        return found
+
+    def _read(self, key: str, default: T, parse: Callable[[str], T]) -> T:
+        value = self.settings.get(key)
+        if value is None or not value.text:
+            return default
+        try:
+            return parse(value.text)
+        except ValueError as error:
+            self.add_error(value, str(error))
+            return default
+
+    def origin(self, key: str) -> LegacyOrigin:
+        """Return where a key was set; the defaults if it was not."""
+        value = self.settings.get(key)
+        return LegacyOrigin(value.place if value else DEFAULTS, key)
+
+    def put(self, key: Key, value: Any, origin: LegacyOrigin) -> None:
         """Set a setting of the job file."""
         put(self.values, key, value)
-        self.origins[key] = _origin(origin)
+        self.origins[key] = origin
 
-    def put_list(self, key: Key, items: list[tuple[str, LegacyOrigin]]) -> None:
+    def put_list(self, key: Key, items: list[LegacyItem]) -> None:
         """Set a list, each item with its own origin. An empty list sets nothing."""
         if items:
             self.put(key, [text for text, _ in items], items[0][1])
@@ -62,6 +151,11 @@ class DraftJob:
     def note(self, value: LegacyValue, message: str) -> None:
         """Add a note on a setting that has no effect, or a different one."""
         self.notes.append(Note(key=format_name(value.key), message=message, source=value.place))
+
+    def note_key(self, key: str, message: str) -> None:
+        """Add a note on a key, if it is set."""
+        if value := self.settings.get(key):
+            self.note(value, message)
 
     def note_part(self, origin: LegacyOrigin, message: str) -> None:
         """Add a note on one part of a list."""
@@ -96,10 +190,20 @@ class DraftJob:
         return next(places, self.settings.file or "command line")
 
 
-def origin_of(part: LegacyAssignment, key: str) -> LegacyOrigin:
+def format_seconds(seconds: float) -> str:
+    """Return a duration as in a job file, without floating-point noise."""
+    return format_exact_duration(round(seconds, 6))
+
+
+def _parse_size(text: str) -> int:
+    """Return the bytes of `2g`, `512m` or a bare number of MiB."""
+    cleaned = text.strip()
+    try:
+        return parse_size(f"{cleaned}m" if _BARE_NUMBER.fullmatch(cleaned) else cleaned)
+    except ValueError as error:
+        raise ValueError(f"{error} A bare number is MiB.") from None
+
+
+def _origin_of(part: LegacyAssignment, key: str) -> LegacyOrigin:
     """Return the origin of a part of a list; for a flag its name is enough."""
     return LegacyOrigin(part.place, "" if part.place.startswith("--") and part.place != "--conf" else key)
-
-
-def _origin(origin: LegacyValue | LegacyOrigin) -> LegacyOrigin:
-    return LegacyOrigin(origin.place, origin.key) if isinstance(origin, LegacyValue) else origin

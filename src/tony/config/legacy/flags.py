@@ -16,29 +16,19 @@ from tony.errors import ConfigError, Problem
 
 #: Source of an error in the flags.
 SOURCE = "command line"
+#: Folder that the archive of `python_venv` is unpacked to.
+VENV = "venv"
 #: Unknown flags for which the nearest one is suggested: that takes a millisecond each.
 _MAX_SUGGESTIONS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """The flags of one command line, with their values as given.
+    """The values of one command line's flags as given; `FLAGS` says what each means.
 
     Attributes:
-        executes: the program to run, or a whole command line.
-        task_params: appended to it.
-        python_binary_path: the interpreter put in front of it.
-        python_venv: archive that is unpacked to `venv/` in each container.
-        src_dir: folder or archive that becomes each task's working directory.
-        hdfs_classpath: files and folders of the cluster's file system for all containers, separated by commas.
-        shell_env: `k=v`, variables of the programs.
-        container_env: `k=v`, variables of the containers.
-        conf: `key=value`, settings that override all files.
         conf_file: the settings file; None to look for `tony.xml`.
         conf_name: its name in messages, if not its path.
-        sidecar_tensorboard_log_dir: runs a TensorBoard sidecar for this folder.
-        debug: keep temporary files of the submission.
-        help: print the usage.
     """
 
     executes: str | None = None
@@ -57,7 +47,7 @@ class Flags:
     help: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FlagRow:
     """One flag as documented.
 
@@ -76,31 +66,27 @@ class FlagRow:
 
 #: Every flag, in the order of the usage page.
 FLAGS: tuple[FlagRow, ...] = (
-    FlagRow(name="executes", argument="COMMAND", meaning="What the tasks run; becomes tony.containers.command."),
-    FlagRow(name="task_params", argument="TEXT", meaning="Appended to the command."),
+    FlagRow("executes", "COMMAND", "What the tasks run; becomes tony.containers.command."),
+    FlagRow("task_params", "TEXT", "Appended to the command."),
     FlagRow(
-        name="python_binary_path",
-        argument="PATH",
-        meaning="Interpreter put in front of the command; with python_venv a relative path is inside venv/.",
+        "python_binary_path",
+        "PATH",
+        "Interpreter put in front of the command; with python_venv a relative path is inside venv/.",
     ),
-    FlagRow(name="python_venv", argument="ARCHIVE", meaning="Unpacked to venv/ in the working directory of each task."),
-    FlagRow(name="src_dir", argument="PATH", meaning="Folder or archive with the working directory of each task."),
+    FlagRow("python_venv", "ARCHIVE", "Unpacked to venv/ in the working directory of each task."),
+    FlagRow("src_dir", "PATH", "Folder or archive with the working directory of each task."),
     FlagRow(
-        name="hdfs_classpath",
-        argument="LIST",
-        meaning="Files and folders in the cluster's file system for every container, separated by commas.",
+        "hdfs_classpath",
+        "LIST",
+        "Files and folders in the cluster's file system for every container, separated by commas.",
     ),
-    FlagRow(name="shell_env", argument="K=V", repeated=True, meaning="Environment variable of the programs."),
-    FlagRow(name="container_env", argument="K=V", repeated=True, meaning="Environment variable of the containers."),
-    FlagRow(name="conf", argument="KEY=VALUE", repeated=True, meaning="A setting; overrides all files."),
-    FlagRow(name="conf_file", argument="FILE", meaning="The settings file [default: tony.xml, if it exists]."),
-    FlagRow(
-        name="sidecar_tensorboard_log_dir",
-        argument="PATH",
-        meaning="Run a TensorBoard sidecar for this folder.",
-    ),
-    FlagRow(name="debug", argument="", meaning="Keep temporary files of the submission."),
-    FlagRow(name="help", argument="", meaning="Show the flags."),
+    FlagRow("shell_env", "K=V", "Environment variable of the programs.", repeated=True),
+    FlagRow("container_env", "K=V", "Environment variable of the containers.", repeated=True),
+    FlagRow("conf", "KEY=VALUE", "A setting; overrides all files.", repeated=True),
+    FlagRow("conf_file", "FILE", "The settings file [default: tony.xml, if it exists]."),
+    FlagRow("sidecar_tensorboard_log_dir", "PATH", "Run a TensorBoard sidecar for this folder."),
+    FlagRow("debug", "", "Keep temporary files of the submission."),
+    FlagRow("help", "", "Show the flags."),
 )
 _BY_NAME = {row.name: row for row in FLAGS}
 

@@ -246,6 +246,11 @@ def row_of(key: str) -> LegacyKey | None:
     return None
 
 
+def find_replacement(key: str) -> tuple[str, ...]:
+    """Return the setting that replaces a key without names that the user chooses."""
+    return tuple(_list_fixed_keys()[key].becomes.split("."))
+
+
 @cache
 def _list_fixed_keys() -> dict[str, LegacyKey]:
     return {row.name: row for row in KEYS if "<" not in row.name}

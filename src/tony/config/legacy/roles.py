@@ -1,42 +1,79 @@
-"""Translates types of tasks to roles."""
+"""Translates types of tasks to roles, and adds those that LinkedIn TonY makes itself.
+
+Itself it makes a single program, a preprocessing run, a TensorBoard sidecar.
+"""
 
 from __future__ import annotations
 
 from tony.config.checks.hints import Note
-from tony.config.legacy import value_parsing
-from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
-from tony.config.legacy.flags import Flags
+from tony.config.legacy import file_settings
+from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyItem, LegacyOrigin
+from tony.config.legacy.flags import VENV, Flags
 from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
-from tony.config.legacy.settings_sources import LegacyValue
-from tony.config.legacy.task_types import TENSORBOARD, LegacyTaskTypes
+from tony.config.legacy.task_types import (
+    LOG_FOLDER,
+    MAIN_ROLE,
+    PREPROCESS,
+    PREPROCESS_ROLE,
+    TENSORBOARD,
+    LegacyTaskTypes,
+    translate_rules,
+)
 from tony.config.name_suggestions import suggest_names
+from tony.config.table.settings_table import Key
 from tony.config.table.value_format import format_name
 from tony.model.placeholders import escape
-from tony.units import format_exact_duration
 
-#: Folder that the archive of an environment is unpacked to.
-VENV = "venv"
+#: Default memory of a task.
+_MEMORY = "2g"
+#: Endings of keys that are valid for a type without tasks.
+_HARMLESS = ("instances", "max-instances")
+#: Text that the preprocessing run prints before the value for all tasks.
+_EXPORT_PREFIX = "Model parameters: "
+#: On a cluster `main:0` has this HOME anyway.
+_HOME = 'export HOME="$PWD"; '
 
 
-def command_from_flags(draft: DraftJob, flags: Flags) -> tuple[str, LegacyOrigin] | None:
+def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
+    """Add the roles to the draft."""
+    for name, number in types.instances.items():
+        place = ("roles", name)
+        draft.put((*place, "instances"), number, draft.origin(f"tony.{name}.instances"))
+        if command := _read_command(draft, f"tony.{name}.command"):
+            draft.put((*place, "command"), *command)
+        _resources(draft, place, f"tony.{name}")
+        _places(draft, name)
+    _report_absent_types(draft, types)
+    translate_rules(draft, types)
+    if types.am_role:
+        _add_am_program(draft, types.am_role)
+    else:
+        for key in ("tony.am.command", "tony.am.resources", "tony.am.gpus"):
+            draft.note_key(key, "it has an effect only if the application master would run the program itself.")
+    if types.log_folder and TENSORBOARD in types.instances:
+        _tensorboard(draft, flags, types.log_folder)
+    elif types.log_folder:
+        draft.note_key(LOG_FOLDER, "a TensorBoard runs only if other types have tasks.")
+
+
+def command_from_flags(draft: DraftJob, flags: Flags) -> LegacyItem | None:
     """Return the command of types without their own: `--executes`, else tony.containers.command; None if neither."""
     if flags.executes is not None:
-        words = (interpreter(flags), flags.executes, flags.task_params)
+        words = (_interpreter(flags), flags.executes, flags.task_params)
         return escape(" ".join(word for word in words if word)), LegacyOrigin("--executes")
     for name in ("task_params", "python_binary_path"):
         if getattr(flags, name) is not None:
             message = "it has no effect without --executes, as in LinkedIn TonY."
             draft.notes.append(Note(key=f"--{name}", message=message))
-    return command_from_setting(draft, "tony.containers.command")
+    return _read_command(draft, "tony.containers.command")
 
 
-def command_from_setting(draft: DraftJob, key: str) -> tuple[str, LegacyOrigin] | None:
-    """Return the command from a setting; None if it is not set."""
-    value = draft.settings.get(key)
-    return (escape(value.text), LegacyOrigin(value.place, key)) if value and value.text else None
+def _read_command(draft: DraftJob, key: str) -> LegacyItem | None:
+    text = draft.read_text(key)
+    return (escape(text), draft.origin(key)) if text else None
 
 
-def interpreter(flags: Flags) -> str | None:
+def _interpreter(flags: Flags) -> str | None:
     """Return the interpreter before the program: below `venv/` if there is an environment and the path is relative."""
     path = flags.python_binary_path
     if path is None or path.startswith("/") or flags.python_venv is None:
@@ -44,77 +81,36 @@ def interpreter(flags: Flags) -> str | None:
     return f"{VENV}/{path}"
 
 
-def text_of(seconds: float) -> str:
-    """Return a duration as in a job file, without floating-point noise."""
-    return format_exact_duration(round(seconds, 6))
-
-
-#: Default memory of a task.
-MEMORY = "2g"
-#: Endings of keys that are valid for a type without tasks.
-_HARMLESS = ("instances", "max-instances")
-
-
-def translate(draft: DraftJob, types: LegacyTaskTypes) -> None:
-    """Add a role to the draft for every type with tasks."""
-    for name, number in types.instances.items():
-        place = ("roles", name)
-        given = draft.settings.get(f"tony.{name}.instances")
-        draft.put((*place, "instances"), number, given or LegacyOrigin(DEFAULTS))
-        if command := command_from_setting(draft, f"tony.{name}.command"):
-            draft.put((*place, "command"), *command)
-        _resources(draft, place, f"tony.{name}", 2 if name == TENSORBOARD and types.log_folder else 1)
-        _places(draft, name)
-    _report_absent_types(draft, types)
-
-
-def _resources(draft: DraftJob, place: tuple[str, str], prefix: str, vcores: int) -> None:
-    resources(draft, place, prefix)
-    if vcores != 1 and f"{prefix}.vcores" not in {value.key for value in draft.settings}:
-        draft.put((*place, "vcores"), vcores, LegacyOrigin(DEFAULTS, f"{prefix}.vcores"))
-
-
-def resources(draft: DraftJob, place: tuple[str, str], prefix: str) -> None:
-    """Set memory, vcores and GPUs of a role.
-
-    Args:
-        prefix: of the keys: `tony.worker`.
-    """
-    memory = value_parsing.format_size(draft, f"{prefix}.memory")
-    given = draft.settings.get(f"{prefix}.memory")
-    draft.put((*place, "memory"), memory or MEMORY, given or LegacyOrigin(DEFAULTS, f"{prefix}.memory"))
+def _resources(draft: DraftJob, place: Key, prefix: str) -> None:
+    """Set memory, vcores and GPUs of a role from the keys with this prefix."""
+    memory = f"{prefix}.memory"
+    draft.put((*place, "memory"), draft.read_size(memory) or _MEMORY, draft.origin(memory))
     for name, default in (("vcores", 1), ("gpus", 0)):
-        if value := draft.settings.get(f"{prefix}.{name}"):
-            draft.put((*place, name), value_parsing.parse_integer(draft, value.key, default), value)
+        key = f"{prefix}.{name}"
+        if draft.settings.get(key):
+            draft.put((*place, name), draft.read_integer(key, default), draft.origin(key))
 
 
 def _places(draft: DraftJob, name: str) -> None:
     """Set where the tasks of a role may run."""
     place = ("roles", name)
-    constrained = (
-        "tony.application.placement-spec" if value_parsing.parse_text(draft, "tony.application.placement-spec") else ""
-    )
+    constrained = "tony.application.placement-spec" if draft.read_text("tony.application.placement-spec") else ""
     for key in (f"tony.{name}.placement-spec", "tony.containers.placement-spec"):
-        if spec := value_parsing.parse_text(draft, key):
-            draft.put((*place, "yarn", "placement"), spec, _value(draft, key))
+        if spec := draft.read_text(key):
+            draft.put((*place, "yarn", "placement"), spec, draft.origin(key))
             constrained = key
             break
-    if label := value_parsing.parse_text(draft, f"tony.{name}.node-label"):
-        value = _value(draft, f"tony.{name}.node-label")
+    key = f"tony.{name}.node-label"
+    if label := draft.read_text(key):
         if constrained:
-            draft.note(value, f"ignored, as in LinkedIn TonY: with {constrained} YARN uses only nodes without a label.")
+            message = f"ignored, as in LinkedIn TonY: with {constrained} YARN uses only nodes without a label."
+            draft.note_key(key, message)
         else:
-            draft.put((*place, "node_label"), label, value)
+            draft.put((*place, "node_label"), label, draft.origin(key))
     for key in (f"tony.{name}.allocation-tags", "tony.containers.allocation-tags"):
-        if tags := value_parsing.parse_items(draft, key):
+        if tags := draft.read_items(key):
             draft.put_list((*place, "yarn", "placement_tags"), tags)
             break
-
-
-def _value(draft: DraftJob, key: str) -> LegacyValue:
-    value = draft.settings.get(key)
-    assert value is not None
-    return value
 
 
 def _report_absent_types(draft: DraftJob, types: LegacyTaskTypes) -> None:
@@ -128,3 +124,33 @@ def _report_absent_types(draft: DraftJob, types: LegacyTaskTypes) -> None:
             noted.add(name)
             hint = suggest_names(name, types.instances, f"set tony.{format_name(name)}.instances to give it tasks.")
             draft.note(value, f"type {format_name(name)} has no tasks, so its settings have no effect; {hint}")
+
+
+def _add_am_program(draft: DraftJob, role: str) -> None:
+    """Add the program that LinkedIn TonY's application master would run, with the resources of its container."""
+    place = ("roles", role)
+    _resources(draft, place, "tony.am")
+    text, origin = _read_command(draft, "tony.am.command") or (
+        draft.values.get("command"),
+        draft.origins.get(("command",)),
+    )
+    if text and origin:
+        draft.put((*place, "command"), f"{_HOME}{text}" if role == PREPROCESS_ROLE else text, origin)
+    draft.put((*place, "env", "PREPROCESSING_JOB"), "true", LegacyOrigin(DEFAULTS))
+    draft.put_list((*place, "files"), file_settings.read_files(draft, "tony.am.resources"))
+    if role == MAIN_ROLE:
+        draft.values.pop("command", None)  # the role has it
+    else:
+        draft.put((*place, "kind"), "setup", draft.origin(PREPROCESS))
+        draft.put((*place, "exports", "MODEL_PARAMS"), _EXPORT_PREFIX, draft.origin(PREPROCESS))
+
+
+def _tensorboard(draft: DraftJob, flags: Flags, folder: str) -> None:
+    place, origin = ("roles", TENSORBOARD), draft.origin(LOG_FOLDER)
+    draft.put((*place, "env", "TB_LOG_DIR"), escape(folder), origin)
+    if draft.settings.get("tony.tensorboard.vcores") is None:
+        draft.put((*place, "vcores"), 2, LegacyOrigin(DEFAULTS, "tony.tensorboard.vcores"))
+    if draft.settings.get("tony.tensorboard.command") is None:
+        program = _interpreter(flags) or "python"
+        options = '--logdir "$TB_LOG_DIR" --port "$TB_PORT" --bind_all'
+        draft.put((*place, "command"), escape(f"{program} -m tensorboard.main {options}"), origin)
