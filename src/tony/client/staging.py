@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.config.files.file_entries import FileEntry, parse_file_entry
+from tony.config.files.path_settings import FileEntry, parse_file_entry
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import MIB, JobSpec

@@ -9,15 +9,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tony.config.checks.cross_checks import check, find_idle_waits
-from tony.config.checks.framework_rules import (
+from tony.config.checks.cross_checks import check
+from tony.config.checks.framework_rules import framework_errors, with_default_kinds
+from tony.config.checks.notes import (
+    Note,
     default_kind_notes,
     default_kind_source,
-    framework_errors,
-    with_default_kinds,
+    find_idle_waits,
+    find_unused_parameters,
+    summarize_notes,
 )
-from tony.config.checks.hints import Note, summarize_notes
-from tony.config.checks.unknown_names import check_names, check_plugin_names, find_unused_parameters
+from tony.config.checks.unknown_names import check_names, check_plugin_names
 from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Branch, Layer, format_key, merge, quote

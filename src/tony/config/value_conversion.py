@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tony.config.files import path_settings
 from tony.config.files.layers import Canonical, Garbled, Written, quote
@@ -15,6 +15,8 @@ from tony.config.name_suggestions import suggest_names
 from tony.config.table.settings_table import Kind, Setting
 from tony.config.table.value_format import format_canonical
 from tony.units import parse_duration, parse_size
+
+T = TypeVar("T")
 
 #: Linux takes at most this many bytes in one argument or variable, its closing NUL included (MAX_ARG_STRLEN).
 MAX_ARGUMENT = 128 * 1024
@@ -33,7 +35,7 @@ class ConversionProblem:
 class InvalidValueError(ValueError):
     """A value that its setting cannot have; `items` are the valid items of a list, None in place of the others."""
 
-    def __init__(self, *faults: ConversionProblem, items: Sequence[str | None] = ()) -> None:
+    def __init__(self, *faults: ConversionProblem, items: Sequence[Any] = ()) -> None:
         self.faults = faults
         self.items = items
         super().__init__("; ".join(fault.message for fault in faults))
@@ -54,13 +56,13 @@ def convert(setting: Setting, value: Any, base: Path) -> Any:
     plain = value.value if isinstance(value, Canonical) else _unwrap(value, setting.kind)
     if plain is None and not isinstance(value, Canonical):
         raise InvalidValueError(ConversionProblem("it has no value. Write one, or remove the key."))
-    if isinstance(value, Canonical) and setting.kind in _CANONICAL:
-        return _check_bounds(setting, _CANONICAL[setting.kind](plain))
     try:
         if setting.kind is Kind.CHOICE:
             return _choice(setting, plain)
         if setting.kind in _WITH_BASE:
             return _WITH_BASE[setting.kind](plain, base)
+        if isinstance(value, Canonical) and setting.kind in _QUANTITIES and not isinstance(plain, str):
+            return _check_bounds(setting, _convert_number(setting.kind, plain))
         return _check_bounds(setting, _PLAIN[setting.kind](plain))
     except InvalidValueError:
         raise
@@ -140,50 +142,35 @@ def _measure(value: Any, what: str, example: str) -> str:
 
 
 def _timeout(value: Any) -> float | None:
-    if value == "off":
-        return None
-    try:
-        return _duration(value) or None
-    except ValueError as error:
-        raise ValueError(f'{error} "off" means no limit.') from None
+    return _duration_or_off(value, '"off" means no limit.') or None
 
 
 def _wait(value: Any) -> float | None:
+    return _duration_or_off(value, '"off" means no end of the wait, "0s" no wait.')
+
+
+def _duration_or_off(value: Any, hint: str) -> float | None:
     if value == "off":
         return None
     try:
         return _duration(value)
     except ValueError as error:
-        raise ValueError(f'{error} "off" means no end of the wait, "0s" no wait.') from None
+        raise ValueError(f"{error} {hint}") from None
 
 
-def _convert_canonical_size(value: Any) -> int:
-    if isinstance(value, str):
-        return _size(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValueError(ConversionProblem(f"expected a number of bytes, not {_kind(value)}."))
-    return value
-
-
-def _convert_canonical_duration(value: Any) -> float:
-    if isinstance(value, str):
-        return _duration(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidValueError(ConversionProblem(f"expected a number of seconds, not {_kind(value)}."))
-    return float(value)
-
-
-def _convert_canonical_timeout(value: Any) -> float | None:
-    return _timeout(value) if isinstance(value, str) else _convert_canonical_wait(value) or None
-
-
-def _convert_canonical_wait(value: Any) -> float | None:
-    if isinstance(value, str):
-        return _wait(value)
-    seconds = None if value is None else _convert_canonical_duration(value)
-    if seconds is not None and seconds < 0:
-        raise InvalidValueError(ConversionProblem("a duration cannot be negative."))
-    return seconds
+def _convert_number(kind: Kind, value: Any) -> int | float | None:
+    """Return the bytes or seconds of a JobSpec; None is off."""
+    may_be_off = kind in (Kind.TIMEOUT, Kind.WAIT)
+    if may_be_off and value is None:
+        return None
+    unit, types = ("bytes", (int,)) if kind is Kind.SIZE else ("seconds", (int, float))
+    if isinstance(value, bool) or not isinstance(value, types) or not math.isfinite(value):
+        raise ValueError(f"expected a number of {unit}, not {_kind(value)}.")
+    if may_be_off and value < 0:
+        raise ValueError("a duration cannot be negative.")
+    if kind is Kind.TIMEOUT:
+        return float(value) or None
+    return value if kind is Kind.SIZE else float(value)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -279,10 +266,10 @@ def _ports(value: Any) -> tuple[int, int]:
 # --- lists and paths --------------------------------------------------------------------------------------------------
 
 
-def _items(values: Any, read: Callable[[Any], str]) -> list[str]:
+def _items(values: Any, read: Callable[[Any], T]) -> list[T]:
     faults: list[ConversionProblem] = []
-    items: list[str] = []
-    partial: list[str | None] = []
+    items: list[T] = []
+    partial: list[T | None] = []
     for number, value in enumerate(values):
         try:
             items.append(read(value))
@@ -306,25 +293,18 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(_items(_list(value, '["chief", "worker"]'), _text))
 
 
-def _tags(value: Any) -> tuple[str, ...]:
-    return tuple(_items(_list(value, '["trainer", "a100"]'), _text))
-
-
 def _codes(value: Any) -> tuple[int, ...]:
     if isinstance(value, int) and not isinstance(value, bool):
         raise ValueError(f"expected a list: [{value}].")
     if isinstance(value, str):
         raise ValueError("expected a list of numbers such as [2, 127], not text.")
-    faults: list[ConversionProblem] = []
-    for number, code in enumerate(_list(value, "[2, 127]")):
-        try:
-            if not 1 <= _integer(code) <= 255:
-                raise ValueError("exit codes of failures are 1 to 255.")
-        except ValueError as error:
-            faults.append(ConversionProblem(str(error), number))
-    if faults:
-        raise InvalidValueError(*faults)
-    return tuple(value)
+    return tuple(_items(_list(value, "[2, 127]"), _code))
+
+
+def _code(value: Any) -> int:
+    if not 1 <= _integer(value) <= 255:
+        raise ValueError("exit codes of failures are 1 to 255.")
+    return int(value)
 
 
 def _files(value: Any, base: Path) -> tuple[str, ...]:
@@ -382,7 +362,7 @@ _PLAIN: dict[Kind, Callable[[Any], Any]] = {
     Kind.TEXT: _text,
     Kind.WORD: _word,
     Kind.NAMES: _names,
-    Kind.TAGS: _tags,
+    Kind.TAGS: lambda value: tuple(_items(_list(value, '["trainer", "a100"]'), _text)),
     Kind.COMMAND: _command,
     Kind.CODES: _codes,
     Kind.PORTS: _ports,
@@ -394,23 +374,8 @@ _WITH_BASE: dict[Kind, Callable[[Any, Path], Any]] = {
     Kind.PYTHON: _python,
     Kind.SECRET: _secret,
 }
-_CANONICAL: dict[Kind, Callable[[Any], Any]] = {
-    Kind.SIZE: _convert_canonical_size,
-    Kind.DURATION: _convert_canonical_duration,
-    Kind.TIMEOUT: _convert_canonical_timeout,
-    Kind.WAIT: _convert_canonical_wait,
-}
+_QUANTITIES = (Kind.SIZE, Kind.DURATION, Kind.TIMEOUT, Kind.WAIT)
 #: Kinds that take the text of a flag or plain YAML scalar, even if it looks like a number: `--set name=123`.
 _TEXTUAL = frozenset(
-    {
-        Kind.TEXT,
-        Kind.PATH,
-        Kind.SOURCE,
-        Kind.PYTHON,
-        Kind.COMMAND,
-        Kind.FILES,
-        Kind.NAMES,
-        Kind.TAGS,
-        Kind.SECRET,
-    }
+    (Kind.TEXT, Kind.PATH, Kind.SOURCE, Kind.PYTHON, Kind.COMMAND, Kind.FILES, Kind.NAMES, Kind.TAGS, Kind.SECRET)
 )

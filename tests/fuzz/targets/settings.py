@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import LONGEST_MESSAGE, Target
-from tony.config.files.file_entries import parse_file_entry
-from tony.config.files.path_settings import file_entry
+from tony.config.files.path_settings import file_entry, parse_file_entry
 from tony.config.legacy.flags import Flags as OriginalFlags
 from tony.config.legacy.flags import parse as parse_flags
 from tony.config.legacy.job_file_writer import job_file

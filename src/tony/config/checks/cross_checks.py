@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tony.config.checks import start_order
-from tony.config.checks.hints import Note
 from tony.config.files import path_settings
-from tony.config.files.file_entries import find_same_names
-from tony.config.files.layers import Layer, quote
+from tony.config.files.layers import quote
+from tony.config.files.path_settings import find_same_names
 from tony.config.files.secret_references import webhook_error
 from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
 from tony.config.table import value_format
 from tony.config.table.converted_settings import ENV_NAME, ValueTable
 from tony.config.table.settings_table import MAX_INSTANCES, Key
 from tony.config.value_conversion import ELASTIC_EXAMPLE, MAX_ARGUMENT
-from tony.errors import Problem
 from tony.model.job_spec import NOTICES, Command, JobSpec
 from tony.model.masking import is_reference
 from tony.model.placeholders import check as placeholder_errors
@@ -29,7 +27,7 @@ from tony.model.placeholders import find_addressed_roles, find_misspelled_names
 from tony.model.setting_choices import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn
 
 if TYPE_CHECKING:
-    from tony.frameworks.base import Framework
+    pass
 
 _EXAMPLE = f"instances = {ELASTIC_EXAMPLE}"
 
@@ -61,30 +59,6 @@ def check_sizes(spec: JobSpec, value_table: ValueTable) -> None:
             why = _explain_not_elastic(spec, name)
             if why:
                 value_table.add_error((*place, "min"), f"{why} Write a fixed number: instances = {given['max']}.")
-
-
-def check_elastic_roles(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
-    """Yield the elastic roles that the framework of the job does not support."""
-    for name in spec.elastic_roles:
-        why = adapter.check_elastic(spec, name)
-        if why:
-            role = spec.roles[name]
-            message = (
-                f'with framework = "{spec.framework}", {name} cannot be elastic: '
-                f"{why}. Write a fixed number: instances = {role.instances}."
-            )
-            yield Problem(key=f"roles.{name}.instances.min", value=str(role.min_instances), message=message)
-
-
-def find_idle_waits(spec: JobSpec, value_table: ValueTable, own: Sequence[Layer]) -> Iterator[Note]:
-    """Yield a note for each wait that the job sets although no role is elastic."""
-    if spec.elastic_roles:
-        return
-    for name in ("gang_wait", "shrink_after"):
-        found = value_table.found.get((name,))
-        if found and any(found.layer is layer for layer in own):
-            message = f"no role is elastic ({_EXAMPLE}), so this has no effect."
-            yield Note(key=name, message=message, source=found.layer.where((name,)))
 
 
 def _explain_not_elastic(spec: JobSpec, name: str) -> str:

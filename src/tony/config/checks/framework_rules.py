@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tony.config.checks.cross_checks import check_elastic_roles
-from tony.config.checks.hints import Note
 from tony.config.files.layers import quote
 from tony.config.table.converted_settings import ValueTable
 from tony.errors import Problem
@@ -33,30 +31,12 @@ def with_default_kinds(spec: JobSpec, value_table: ValueTable) -> JobSpec:
     return replace(spec, roles={**spec.roles, **changed}) if changed else spec
 
 
-def default_kind_source(framework: str) -> str:
-    """Return where the kind of a role was set if its framework gave it."""
-    return f'default of framework "{framework}"'
-
-
-def default_kind_notes(spec: JobSpec, sources: Mapping[str, str]) -> Iterator[Note]:
-    """Yield a note that names the roles to which the framework gave their kind."""
-    source = default_kind_source(spec.framework)
-    names = [name for name in spec.roles if sources.get(f"roles.{name}.kind") == source]
-    if names:
-        roles, they = ("role", "it serves") if len(names) == 1 else ("roles", "they serve")
-        yield Note(
-            key="",
-            message=f'{roles} {" and ".join(names)}: kind = "untracked" by {source}: {they} until stopped, and the job '
-            'ends when its tracked tasks have succeeded. To wait for a role, set its kind to "tracked".',
-        )
-
-
 def framework_errors(spec: JobSpec) -> Sequence[Problem]:
     """Return the errors that the framework adapter finds."""
     adapter = _load_adapter(spec)
     if isinstance(adapter, Problem):
         return [adapter]
-    return [*adapter.validate(spec), *_scopes(spec, adapter), *check_elastic_roles(spec, adapter)]
+    return [*adapter.validate(spec), *_scopes(spec, adapter), *_sizes(spec, adapter)]
 
 
 def _load_adapter(spec: JobSpec) -> Framework | Problem:
@@ -66,6 +46,19 @@ def _load_adapter(spec: JobSpec) -> Framework | Problem:
     except (ImportError, AttributeError, TypeError, SyntaxError, ValueError) as error:
         message = f"cannot load the plug-in {home}: {type(error).__name__}: {error}"
         return Problem(key="framework", value=quote(spec.framework), message=message)
+
+
+def _sizes(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
+    """Yield the elastic roles that the framework of the job does not support."""
+    for name in spec.elastic_roles:
+        why = adapter.check_elastic(spec, name)
+        if why:
+            role = spec.roles[name]
+            message = (
+                f'with framework = "{spec.framework}", {name} cannot be elastic: '
+                f"{why}. Write a fixed number: instances = {role.instances}."
+            )
+            yield Problem(key=f"roles.{name}.instances.min", value=str(role.min_instances), message=message)
 
 
 def _scopes(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 from tony.config.table.converted_settings import ValueTable
 from tony.config.table.settings_table import Key
@@ -11,6 +12,8 @@ from tony.model.setting_choices import AfterCondition
 
 #: Roles at each end of a long cycle that are named.
 _NAMED_ROLES = 5
+#: Most cycles that are reported.
+_MAX_CYCLES = 100
 
 
 def conditions(value_table: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
@@ -35,32 +38,26 @@ def find_predecessors(roles: Mapping[str, Role], role: str) -> set[str]:
 
 
 def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
-    """Return the cycles of roles that wait for each other, each beginning with its first role in the job's order.
+    """Return cycles of roles that wait for each other, each beginning with its first role in the job's order.
 
     Roles that do not exist are skipped. Each role is in at most one of the returned cycles: their number can grow
     exponentially.
     """
     order = {name: number for number, name in enumerate(waits_for)}
-    done: set[str] = set()
-    reported: set[str] = set()
-    rings = []
-    for start in waits_for:
-        path: list[str] = []
-        stack: list[tuple[str, Iterator[str]]] = []
-        name: str | None = start
-        while name is not None or stack:
-            if name is not None and name not in done:
-                path.append(name)
-                done.add(name)
-                stack.append((name, iter(waits_for[name])))
-            elif name is not None and name in path:
-                ring = path[path.index(name) :]
-                first = min(range(len(ring)), key=lambda i: order[ring[i]])
-                if reported.isdisjoint(ring):
-                    rings.append((*ring[first:], *ring[:first]))
-                    reported.update(ring)
-            name = _find_next_role(stack, path, waits_for)
-    return rings
+    graph = {name: [other for other in others if other in waits_for] for name, others in waits_for.items()}
+    rings: list[tuple[str, ...]] = []
+    while len(rings) < _MAX_CYCLES:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            ring = error.args[1][:0:-1]
+            first = ring.index(min(ring, key=order.__getitem__))
+            rings.append((*ring[first:], *ring[:first]))
+            for name in ring:
+                del graph[name]
+        else:
+            break
+    return sorted(rings, key=lambda ring: order[ring[0]])
 
 
 def describe_cycle(ring: tuple[str, ...]) -> str:
@@ -69,15 +66,3 @@ def describe_cycle(ring: tuple[str, ...]) -> str:
         return " -> ".join((*ring, ring[0]))
     left_out = f"({len(ring) - 2 * _NAMED_ROLES} more)"
     return " -> ".join((*ring[:_NAMED_ROLES], left_out, *ring[-_NAMED_ROLES:], ring[0]))
-
-
-def _find_next_role(
-    stack: list[tuple[str, Iterator[str]]], path: list[str], known: Mapping[str, Collection[str]]
-) -> str | None:
-    while stack:
-        for name in stack[-1][1]:
-            if name in known:
-                return name
-        stack.pop()
-        path.pop()
-    return None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from tony.config.checks.cross_checks import texts_with_placeholders
-from tony.config.checks.hints import Note
 from tony.config.files.layers import Branch
 from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
 from tony.config.table.converted_settings import ValueTable
@@ -55,15 +54,6 @@ def check_names(spec: JobSpec, value_table: ValueTable, file: Branch, given: Col
             value_table.add_error(
                 ("roles", name), f"unknown role; did you mean `{like}`? A new role needs its own command."
             )
-
-
-def find_unused_parameters(spec: JobSpec, value_table: ValueTable) -> Iterator[Note]:
-    """Yield a note for each parameter that no command and no variable uses."""
-    used = find_parameters(text for _, text, _ in texts_with_placeholders(spec))
-    for name in spec.params:
-        if name not in used:
-            message = f"no command or variable uses {{params.{name}}}, so this has no effect."
-            yield Note(key=f"params.{name}", message=message, source=value_table.find_source(("params", name)))
 
 
 def _names_below(tree: Branch, table: str) -> Collection[str]:

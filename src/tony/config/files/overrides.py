@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tony.config.files.layers import MAX_DEPTH, Branch, Garbled, Layer, Written, put, quote
+from tony.config.files.layers import Branch, Garbled, Layer, Written, put, quote
 from tony.config.name_suggestions import fold_name
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key
@@ -62,7 +63,7 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
         known: the settings of weaker sources.
     """
     values: dict[str, Any] = {}
-    places = _Places()
+    variables: dict[Key, str] = {}
     problems = []
     for variable, text in environ.items():
         if not variable.startswith(PREFIX):
@@ -74,31 +75,14 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
             continue
         key = _key_of(parts, known)
         put(values, key, parse_flag_value(text))
-        places.add(key, _place_of(variable))
-    return Layer(values=values, where=places.find_source, base=base, has_full_keys=True), problems
+        variables[key] = _place_of(variable)
+    return Layer(values=values, where=partial(_find_variable, variables), base=base, has_full_keys=True), problems
 
 
-class _Places:
-    """Maps a key to the first variable that set it, a table around it, or a key inside it.
-
-    Keys are limited to the length of a list item in the deepest table; otherwise the cost would grow with the square of
-    the length of a name.
-    """
-
-    def __init__(self) -> None:
-        self._sources: dict[Key, tuple[int, str]] = {}
-        self._tables: dict[Key, Key] = {}
-
-    def add(self, key: Key, source: str) -> None:
-        number, _ = self._sources.get(key, (len(self._sources), ""))
-        self._sources[key] = number, source
-        for length in range(min(len(key), MAX_DEPTH + 2)):
-            self._tables.setdefault(key[:length], key)
-
-    def find_source(self, key: Key) -> str:
-        around = [key[:length] for length in range(1, len(key) + 1) if key[:length] in self._sources]
-        own_table = [self._tables[key]] if key in self._tables else []
-        return min((self._sources[each] for each in (*around, *own_table)), default=(0, "env"))[1]
+def _find_variable(variables: Mapping[Key, str], key: Key) -> str:
+    """Return the first variable that set a key, a table around it, or a key inside it."""
+    around = (source for own, source in variables.items() if own[: len(key)] == key[: len(own)])
+    return next(around, "env")
 
 
 def parse_flag_value(text: str) -> Any:

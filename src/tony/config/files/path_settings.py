@@ -1,4 +1,4 @@
-"""Values of the settings that are paths: makes them absolute, and checks that they exist.
+"""Values of the settings that are paths, and items of `files`: makes them absolute, and checks that they exist.
 
 Relative paths in a file are relative to its folder, those on the command line to the current folder.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
-from tony.config.files.file_entries import parse_file_entry
 from tony.linux.home_folder import expand_home
 from tony.model.hdfs_uri import is_address, normalize_hdfs_uri
 
@@ -65,6 +66,53 @@ def is_archive(text: str) -> bool:
     return text.lower().endswith(ARCHIVE_SUFFIXES)
 
 
+# --- items of `files` -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """One parsed item of `files`.
+
+    Attributes:
+        path: of the file, folder or archive: a local path, or an address.
+        new_name: its name in the task's working directory, if it has another one there; may contain folders.
+        unpack: unpack the archive into a folder of that name.
+        optional: it may be missing.
+    """
+
+    path: str
+    new_name: str | None = None
+    unpack: bool = False
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name in the task's working directory."""
+        if self.new_name is None:
+            return os.path.basename(self.path.rstrip("/"))
+        return PurePosixPath(self.new_name).as_posix()
+
+
+def parse_file_entry(text: str) -> FileEntry:
+    """Parse `path::name#archive#optional`.
+
+    Raises:
+        ValueError: more than one `::`, or a name outside the working directory.
+    """
+    left, marks = text, set()
+    while (mark := next((m for m in ("#archive", "#optional") if left.endswith(m)), None)) and mark not in marks:
+        left = left.removesuffix(mark)
+        marks.add(mark)
+    path, colons, name = left.partition("::")
+    if "::" in name:
+        raise ValueError("it has more than one `::`. Write path::name.")
+    if colons and not _stays_inside(name):
+        raise ValueError(f"the new name {name!r} must be a relative path inside the working directory.")
+    return FileEntry(
+        path=path, new_name=name if colons else None, unpack="#archive" in marks, optional="#optional" in marks
+    )
+
+
 def file_entry(text: str, base: Path) -> str:
     """Return an item of `files` with an absolute path: `path`, `path::name`, `path#archive`, `path#optional`.
 
@@ -77,6 +125,27 @@ def file_entry(text: str, base: Path) -> str:
         raise ValueError("it has no name. Add one: path::name.")
     marks = ("" if entry.new_name is None else f"::{entry.new_name}") + ("#archive" if entry.unpack else "")
     return path + marks + ("#optional" if entry.optional else "")
+
+
+def _stays_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def find_same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
+    """Return the items of `files` that would overwrite an earlier one: index, name."""
+    seen: set[str] = set()
+    twice = []
+    for number, entry in enumerate(entries):
+        if entry is None:
+            continue
+        parsed = parse_file_entry(entry)
+        if parsed.new_name is None and is_address(parsed.path):
+            continue  # perhaps a folder: staging compares its files
+        if parsed.name in seen:
+            twice.append((number, parsed.name))
+        seen.add(parsed.name)
+    return twice
 
 
 # --- existence --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tony.config.checks.hints import Note
+from tony.config.checks.notes import Note
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import KEYS, RESERVED, TYPE_ENDINGS, row_of

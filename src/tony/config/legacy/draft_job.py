@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tony.config.checks.hints import Note
+from tony.config.checks.notes import Note
 from tony.config.files.layers import Layer, put
 from tony.config.legacy.settings_sources import LegacyAssignment, LegacyValue, Settings
 from tony.config.table.settings_table import Key

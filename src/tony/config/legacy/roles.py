@@ -5,7 +5,7 @@ Itself it makes a single program, a preprocessing run, a TensorBoard sidecar.
 
 from __future__ import annotations
 
-from tony.config.checks.hints import Note
+from tony.config.checks.notes import Note
 from tony.config.legacy import file_settings
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyItem, LegacyOrigin
 from tony.config.legacy.flags import VENV, Flags

@@ -150,105 +150,96 @@ MAX_INSTANCES = 100_000
 _JOB = (
     _row("name", Kind.TEXT, Part.CLIENT, "Name of the job: up to 200 characters, need not be unique.",
          default="the job file's name", also="title app application job_name"),
-    _row("tags", Kind.TAGS, Part.CLIENT, "Words to find the job by, in lists and searches: "
-         "`[\"nightly\", \"ads\"]`.", also="labels keywords"),
+    _row("tags", Kind.TAGS, Part.CLIENT, 'Words to find the job by, in lists and searches: `["nightly", "ads"]`.',
+         also="labels keywords"),
     _row("viewers", Kind.TAGS, Part.CLIENT, "Who may view the job in the portal besides its owner: users, `@groups`, "
-         "`*` "
-         "for all users.", also="view_acl acl readers"),
+         "`*` for all users.", also="view_acl acl readers"),
     _row("editors", Kind.TAGS, Part.CLIENT, "Who may view the job in the portal, and stop or restart it: users, "
          "`@groups`, `*`.", also="modify_acl admins writers"),
     _row("framework", Kind.TEXT, Part.FRAMEWORK, "ML framework; tony sets its rendezvous variables: `tensorflow`, "
          "`pytorch`, `jax`, `mxnet`, `horovod`, `none`, `standalone` or a plug-in's name.", also="runtime backend"),
-    _row("command", Kind.COMMAND, Part.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is executed "
-         "directly. Placeholders are replaced.", also="cmd run executes entrypoint args"),
-    _row("source", Kind.SOURCE, Part.CLIENT, "Folder or archive whose content is each task's working directory; "
-         "in HDFS (`hdfs://...`) an archive.",
-         also="src src_dir workdir cwd"),
+    _row("command", Kind.COMMAND, Part.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is "
+         "executed directly. Placeholders are replaced.", also="cmd run executes entrypoint args"),
+    _row("source", Kind.SOURCE, Part.CLIENT, "Folder or archive whose content is each task's working directory; in "
+         "HDFS (`hdfs://...`) an archive.", also="src src_dir workdir cwd"),
     _row("gitignore", Kind.TRUTH, Part.CLIENT, "Leave out what a `.gitignore` in `source` names, unless git tracks "
          "it.", also="ignore"),
     _row("python", Kind.PYTHON, Part.EXECUTOR, "Environment, as folder or archive (venv, conda-pack), or an "
-         "interpreter on the nodes.",
-         also="venv interpreter conda python_venv"),
+         "interpreter on the nodes.", also="venv interpreter conda python_venv"),
     _row("files", Kind.FILES, Part.CLIENT, "Additional files for every task: `path`, `path::name` under another "
          "name, `path#archive` unpacked into a folder, `path#optional` only if it exists; `hdfs://...` too.",
          also="resources file data inputs"),
     _row("env.<name>", Kind.WORD, Part.EXECUTOR, "Environment variable of every program. Placeholders are replaced.",
          attribute="", default="", also="environment envs shell_env variables"),
-    _row("secret", Kind.TAGS, Part.EXECUTOR, "Names of variables and parameters whose values are masked in records and "
-         "output, besides those whose names look secret: `[\"LICENSE\"]`.", also="secrets mask masked"),
+    _row("secret", Kind.TAGS, Part.EXECUTOR, "Names of variables and parameters whose values are masked in records "
+         'and output, besides those whose names look secret: `["LICENSE"]`.', also="secrets mask masked"),
     _row("container_env.<name>", Kind.WORD, Part.SCHEDULER, "Environment variable of the containers, including the "
          "application master's; programs inherit it, `env` overrides it. Not for secrets.", attribute="", default="",
          also="container_envs containers_envs"),
     _row("hadoop_classpath", Kind.TRUTH, Part.EXECUTOR, "Set CLASSPATH for programs: the jars of their working "
          "directory, then the output of `hadoop classpath --glob` on their node.", also="classpath"),
-    _row("params.<name>", Kind.WORD, Part.EXECUTOR, "Value of the placeholder `{params.<name>}`; `--param` sets "
-         "it too.", attribute="", default="", also="param parameters"),
-    _row("groups.<group>", Kind.NAMES, Part.AM, "Roles that `timeout_after` refers to as a group.",
-         attribute="", default="", also="group"),
+    _row("params.<name>", Kind.WORD, Part.EXECUTOR, "Value of the placeholder `{params.<name>}`; `--param` sets it "
+         "too.", attribute="", default="", also="param parameters"),
+    _row("groups.<group>", Kind.NAMES, Part.AM, "Roles that `timeout_after` refers to as a group.", attribute="",
+         default="", also="group"),
     _row("max_restarts", Kind.INTEGER, Part.AM, "Maximum restarts after program failures. Lost or preempted nodes do "
          "not count.", bounds=(0, 1_000_000), also="retries restarts retry_count max_retries"),
     _row("restart_window", Kind.TIMEOUT, Part.AM, "Older restarts do not count against `max_restarts`.",
          also="retry_window failures_validity_interval"),
     _row("no_retry_on", Kind.CODES, Part.AM, "Exit codes after which nothing is restarted: `[2, 127]`.",
          also="fatal_exit_codes no_restart_on"),
-    _row("min_uptime", Kind.TIMEOUT, Part.AM, "If a program fails before its gang has run so long, in two sessions in "
-         "a row, the job is not restarted again.", also="min_runtime"),
+    _row("min_uptime", Kind.TIMEOUT, Part.AM, "If a program fails before its gang has run so long, in two sessions "
+         "in a row, the job is not restarted again.", also="min_runtime"),
     _row("restart_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when programs are stopped "
          "for a restart.", default="`stop_grace`", bounds=(0, None)),
-    _row("backoff", Kind.DURATION, Part.AM, "Pause before the second restart, doubled each time up to `1m`; the first "
-         "restart is immediate.", bounds=(0, None)),
-    _row("gang_patience", Kind.TIMEOUT, Part.AM, "Gang backoff: time without a new container after which an incomplete "
-         "gang releases its containers and retries; for schedulers that do not allocate whole gangs.", also="patience"),
+    _row("backoff", Kind.DURATION, Part.AM, "Pause before the second restart, doubled each time up to `1m`; the "
+         "first restart is immediate.", bounds=(0, None)),
+    _row("gang_patience", Kind.TIMEOUT, Part.AM, "Gang backoff: time without a new container after which an "
+         "incomplete gang releases its containers and retries; for schedulers that do not allocate whole gangs.",
+         also="patience"),
     _row("gang_wait", Kind.WAIT, Part.AM, "How long the first session waits for all tasks of elastic roles (with a "
          "`min`) before it starts with fewer; `off` waits for all.", also="elastic_wait"),
     _row("shrink_after", Kind.WAIT, Part.AM, "The same wait for every later session, which requests all tasks again.",
          also="shrink_timeout"),
-    _row("distributed_mode", Kind.CHOICE, Part.AM, "`gang` starts the programs when all tasks have registered, `fcfs` "
-         "starts each one as soon as it has registered.", choices=DistributedMode, also="mode"),
+    _row("distributed_mode", Kind.CHOICE, Part.AM, "`gang` starts the programs when all tasks have registered, "
+         "`fcfs` starts each one as soon as it has registered.", choices=DistributedMode, also="mode"),
     _row("stop_on", Kind.CHOICE, Part.AM, "Which tasks must succeed to end the job: `all` tracked tasks, or the "
-         "`chief`.",
-         choices=StopOn),
+         "`chief`.", choices=StopOn),
     _row("failure_policy", Kind.CHOICE, Part.AM, "Which failures fail a session: of `any-tracked` task, of "
          "`any-task`, or of the chief or of all tracked tasks (`chief-or-all`).", choices=FailurePolicy),
     _row("stop_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when a program is stopped.",
          bounds=(0, None), also="grace grace_period"),
     _row("orphan_grace", Kind.DURATION, Part.EXECUTOR, "Lease: how long a program continues without contact to the "
-         "application "
-         "master.", default="`10m`; on YARN longer, until YARN has given up a node", bounds=(0, None), also="lease"),
+         "application master.", default="`10m`; on YARN longer, until YARN has given up a node", bounds=(0, None),
+         also="lease"),
     _row("am_attempts", Kind.INTEGER, Part.SCHEDULER, "Maximum attempts of the application master within ten "
          "minutes; YARN's own limit applies as well. Programs continue between two attempts.", bounds=(1, 1000),
          also="max_attempts max_app_attempts"),
-    _row("port_range", Kind.PORTS, Part.EXECUTOR, "Range of reserved ports, inclusive.",
-         default="any free port", also="ports"),
+    _row("port_range", Kind.PORTS, Part.EXECUTOR, "Range of reserved ports, inclusive.", default="any free port",
+         also="ports"),
     _row("heartbeat_interval", Kind.DURATION, Part.EXECUTOR, "Interval of the executors' heartbeats; longer in large "
          "jobs.", bounds=(0.05, None)),
     _row("heartbeat_timeout", Kind.DURATION, Part.AM, "Time without heartbeats after which an executor is lost.",
          bounds=(0.1, None)),
-    _row("queue_timeout", Kind.TIMEOUT, Part.CLIENT, "Maximum time from submission until the application master runs, "
-         "if "
-         "it waits in a queue; the client that follows the job then kills it.", attribute="timeouts.queue"),
+    _row("queue_timeout", Kind.TIMEOUT, Part.CLIENT, "Maximum time from submission until the application master "
+         "runs, if it waits in a queue; the client that follows the job then kills it.", attribute="timeouts.queue"),
     _row("allocation_timeout", Kind.TIMEOUT, Part.AM, "Maximum time until every requested container is allocated.",
          attribute="timeouts.allocation"),
     _row("registration_timeout", Kind.TIMEOUT, Part.AM, "Maximum time from the allocation of a container to its "
-         "registration.",
-         attribute="timeouts.registration"),
+         "registration.", attribute="timeouts.registration"),
     _row("startup_timeout", Kind.TIMEOUT, Part.AM, "Maximum time from the start of a program to its first line of "
-         "output.",
-         attribute="timeouts.startup"),
+         "output.", attribute="timeouts.startup"),
     _row("execution_timeout", Kind.TIMEOUT, Part.AM, "Maximum run time of one program.",
          attribute="timeouts.execution"),
     _row("job_timeout", Kind.TIMEOUT, Part.AM, "Maximum run time of the job, including restarts.",
          attribute="timeouts.job", also="timeout time_limit walltime max_runtime"),
-    _row("metrics_interval", Kind.DURATION, Part.EXECUTOR, "Sampling interval of resource use and progress; longer in "
-         "large jobs; `\"0s\"` turns it off.", bounds=(0, 3600),
-         also="metrics sample_interval metrics_period"),
+    _row("metrics_interval", Kind.DURATION, Part.EXECUTOR, "Sampling interval of resource use and progress; longer "
+         'in large jobs; `"0s"` turns it off.', bounds=(0, 3600), also="metrics sample_interval metrics_period"),
     _row("python_stacks", Kind.TRUTH, Part.EXECUTOR, "Enable stack traces of Python programs even if `py-spy` is "
-         "missing or "
-         "not permitted: a `sitecustomize` on their PYTHONPATH registers `faulthandler`.",
+         "missing or not permitted: a `sitecustomize` on their PYTHONPATH registers `faulthandler`.",
          also="stacks faulthandler stack_dumps"),
     _row("log_limit", Kind.SIZE, Part.EXECUTOR, "Maximum size of one output stream of one task on disk; older output "
-         "is "
-         "removed.", bounds=(1024, None), also="log_size"),
+         "is removed.", bounds=(1024, None), also="log_size"),
     _row("tls", Kind.CHOICE, Part.AM, "When connections use TLS: `auto` if messages can leave the machine, or "
          "`always`.", choices=TlsMode, also="ssl"),
     _row("notify.webhook", Kind.SECRET, Part.AM, "URL that receives a POST with a short JSON report for each event "
@@ -265,45 +256,38 @@ _JOB = (
 _ROLES = (
     _row("roles.<role>.instances", Kind.INTEGER, Part.AM, "Number of tasks of the role.", bounds=(1, MAX_INSTANCES),
          also="count replicas num size n number workers tasks"),
-    _row("roles.<role>.instances.min", Kind.INTEGER, Part.AM, "Elastic role: the least number of tasks that a session "
-         "may start with. It waits for more for `gang_wait` or `shrink_after`.", attribute="", default="",
+    _row("roles.<role>.instances.min", Kind.INTEGER, Part.AM, "Elastic role: the least number of tasks that a "
+         "session may start with. It waits for more for `gang_wait` or `shrink_after`.", attribute="", default="",
          bounds=(1, MAX_INSTANCES), also="minimum least at_least low"),
     _row("roles.<role>.instances.max", Kind.INTEGER, Part.AM, "Elastic role: the number of tasks that each session "
          "requests.", attribute="", default="", bounds=(1, MAX_INSTANCES), also="maximum most up_to at_most high"),
     _row("roles.<role>.command", Kind.COMMAND, Part.EXECUTOR, "What the tasks of the role run, instead of the job's "
-         "command.",
-         default="the job's", also="cmd run executes entrypoint args"),
+         "command.", default="the job's", also="cmd run executes entrypoint args"),
     _row("roles.<role>.kind", Kind.CHOICE, Part.AM, "The job waits for `tracked` roles; not for `untracked` ones, "
-         "whose "
-         "failures count; nor for `sidecar` roles, whose failures do not; `setup` runs before all others. With "
-         '`framework = "tensorflow"`, `ps` is `untracked` by default, and so is `worker` next to a `ps` and a `chief`.',
-         choices=RoleKind, also="type"),
+         "whose failures count; nor for `sidecar` roles, whose failures do not; `setup` runs before all others. With "
+         '`framework = "tensorflow"`, `ps` is `untracked` by default, and so is `worker` next to a `ps` and a '
+         "`chief`.", choices=RoleKind, also="type"),
     _row("roles.<role>.memory", Kind.SIZE, Part.SCHEDULER, "Memory of each task; a hard limit.",
          attribute="resources.memory", bounds=(MIB, None), also="mem ram"),
     _row("roles.<role>.vcores", Kind.INTEGER, Part.SCHEDULER, "CPU shares of each task.",
          attribute="resources.vcores", bounds=(1, 100_000), also="cpus cpu cores vcpus num_cpus"),
-    _row("roles.<role>.gpus", Kind.INTEGER, Part.SCHEDULER, "Whole GPUs of each task.",
-         attribute="resources.gpus", bounds=(0, 10_000), also="gpu num_gpus"),
+    _row("roles.<role>.gpus", Kind.INTEGER, Part.SCHEDULER, "Whole GPUs of each task.", attribute="resources.gpus",
+         bounds=(0, 10_000), also="gpu num_gpus"),
     _row("roles.<role>.resources.<name>", Kind.INTEGER, Part.SCHEDULER, "Other resources of the cluster, by their "
-         "names: "
-         "`\"yarn.io/fpga\" = 1`.", attribute="", default="", bounds=(0, None)),
+         'names: `"yarn.io/fpga" = 1`.', attribute="", default="", bounds=(0, None)),
     _row("roles.<role>.node_label", Kind.TEXT, Part.SCHEDULER, "Use only nodes with this label; for schedulers with "
          "labels.", also="label constraint node_selector"),
-    _row("roles.<role>.image", Kind.TEXT, Part.SCHEDULER, "Container image of the role's tasks; for schedulers "
-         "with images.", also="docker_image container_image docker"),
+    _row("roles.<role>.image", Kind.TEXT, Part.SCHEDULER, "Container image of the role's tasks; for schedulers with "
+         "images.", also="docker_image container_image docker"),
     _row("roles.<role>.spread", Kind.TRUTH, Part.SCHEDULER, "No two tasks of the role on one host; for schedulers "
          "that support it.", also="anti_affinity"),
-    _row("roles.<role>.env.<name>", Kind.WORD, Part.EXECUTOR, "Environment variable of the role's programs; overrides "
-         "the job's.",
-         attribute="", default="", also="environment envs shell_env variables"),
+    _row("roles.<role>.env.<name>", Kind.WORD, Part.EXECUTOR, "Environment variable of the role's programs; "
+         "overrides the job's.", attribute="", default="", also="environment envs shell_env variables"),
     _row("roles.<role>.exports.<name>", Kind.TEXT, Part.EXECUTOR, "Exports a value: the text after this one, in the "
-         "last "
-         "line of the role's output with it, becomes the variable `<name>` of programs of other roles that start "
-         "later.",
-         attribute="", default="", also="export outputs"),
+         "last line of the role's output with it, becomes the variable `<name>` of programs of other roles that "
+         "start later.", attribute="", default="", also="export outputs"),
     _row("roles.<role>.progress_pattern", Kind.TEXT, Part.EXECUTOR, "Read progress from the output of the role: a "
-         "regular "
-         "expression whose groups `step`, `total` and others are numbers.",
+         "regular expression whose groups `step`, `total` and others are numbers.",
          also="progress progress_from progress_regex"),
     _row("roles.<role>.progress_summaries", Kind.TEXT, Part.EXECUTOR, "Read progress from TensorBoard event files in "
          "this folder of the tasks: steps and scalars. Placeholders are replaced.",
@@ -318,20 +302,17 @@ _ROLES = (
     _row("roles.<role>.after.succeeded", Kind.NAMES, Part.AM, "Roles whose tasks must all have succeeded first.",
          attribute="", default="[]"),
     _row("roles.<role>.after.ended", Kind.NAMES, Part.AM, "Roles whose tasks must all have ended first, with any "
-         "result.",
-         attribute="", default="[]"),
+         "result.", attribute="", default="[]"),
     _row("roles.<role>.after.started", Kind.NAMES, Part.AM, "Roles whose programs must all have been started first.",
          attribute="", default="[]"),
     _row("roles.<role>.stop_on_failure", Kind.TRUTH, Part.AM, "A failure of the role ends the job at once, without a "
          "restart."),
-    _row("roles.<role>.timeout_after.group", Kind.TEXT, Part.AM, "When all tasks of this group are done, the role may "
-         "run for `limit` longer.", attribute="", default=""),
-    _row("roles.<role>.timeout_after.limit", Kind.DURATION, Part.AM, "How much longer the role may "
-         "run.", attribute="", default="",
-         bounds=(0, None)),
+    _row("roles.<role>.timeout_after.group", Kind.TEXT, Part.AM, "When all tasks of this group are done, the role "
+         "may run for `limit` longer.", attribute="", default=""),
+    _row("roles.<role>.timeout_after.limit", Kind.DURATION, Part.AM, "How much longer the role may run.",
+         attribute="", default="", bounds=(0, None)),
     _row("roles.<role>.timeout_after.on_timeout", Kind.CHOICE, Part.AM, "After `limit`, the session fails (`fail`), "
-         "or the "
-         "job stops waiting for the role (`ignore`).", attribute="", default="fail", choices=OnTimeout),
+         "or the job stops waiting for the role (`ignore`).", attribute="", default="fail", choices=OnTimeout),
     _row("roles.<role>.restart", Kind.CHOICE, Part.AM, "What restarts when one of its tasks fails: the whole gang "
          "(`session`), or only that `task`.", choices=RestartScope, also="restart_scope restart_policy"),
     _row("roles.<role>.max_restarts", Kind.INTEGER, Part.AM, "Maximum restarts after failures of the role's tasks; "
@@ -340,19 +321,16 @@ _ROLES = (
     _row("roles.<role>.no_retry_on", Kind.CODES, Part.AM, "Exit codes of the role's programs after which nothing is "
          "restarted, instead of the job's.", default="the job's", also="fatal_exit_codes no_restart_on"),
     _row("roles.<role>.restart_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when the role "
-         "is "
-         "stopped for a restart.", default="the job's", bounds=(0, None)),
+         "is stopped for a restart.", default="the job's", bounds=(0, None)),
     _row("roles.<role>.stop_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when the role is "
-         "stopped.",
-         default="the job's", bounds=(0, None), also="grace grace_period"),
+         "stopped.", default="the job's", bounds=(0, None), also="grace grace_period"),
     _row("roles.<role>.port_range", Kind.PORTS, Part.EXECUTOR, "Range of the role's reserved ports, inclusive.",
          default="the job's", also="ports"),
-    _row("roles.<role>.port", Kind.CHOICE, Part.EXECUTOR, "`reserved` keeps other processes off a reserved port until "
-         "the "
-         "program binds it; `free` releases it when the program starts, for servers that set neither SO_REUSEADDR nor "
-         "SO_REUSEPORT.", choices=ReservedPort, also="reserve_port port_mode"),
-    _row("roles.<role>.procs_per_task", Kind.INTEGER, Part.EXECUTOR, "Processes per task, such as ranks of "
-         "PyTorch.", bounds=(1, 1024), also="nproc_per_node nprocs procs processes"),
+    _row("roles.<role>.port", Kind.CHOICE, Part.EXECUTOR, "`reserved` keeps other processes off a reserved port "
+         "until the program binds it; `free` releases it when the program starts, for servers that set neither "
+         "SO_REUSEADDR nor SO_REUSEPORT.", choices=ReservedPort, also="reserve_port port_mode"),
+    _row("roles.<role>.procs_per_task", Kind.INTEGER, Part.EXECUTOR, "Processes per task, such as ranks of PyTorch.",
+         bounds=(1, 1024), also="nproc_per_node nprocs procs processes"),
 )
 # fmt: on
 

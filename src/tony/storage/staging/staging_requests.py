@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tony.config.files.file_entries import FileEntry
-from tony.config.files.path_settings import is_archive
+from tony.config.files.path_settings import FileEntry, is_archive
 from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, Format, detect, find_unsupported
 from tony.storage.archives.symlink_resolution import MAX_FOLLOWED, resolve
