@@ -1,89 +1,78 @@
-"""Runner of the commands for LinkedIn TonY jobs: its flags, and two exit codes."""
+"""What the commands for LinkedIn TonY jobs share: its flags, and two exit codes."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tony.cli.options import home
 from tony.cli.submission_signals import InterruptedBySignal
-from tony.cli.terminal.output import explain, say_all
-from tony.cli.terminal.terminal_text import find_columns
+from tony.cli.terminal.output import explain
 from tony.config.files.file_reader import MAX_FILE
-from tony.config.legacy.flags import FLAGS, parse
+from tony.config.legacy.flags import FLAGS, Flags, parse
 from tony.errors import ConfigError, Problem, TonyError
 from tony.model.hdfs_uri import is_address, normalize_hdfs_uri
 from tony.storage.hdfs.hdfs_discovery import find_hdfs
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 from tony.storage.staging.remote_files_interface import RemoteFile
 
-if TYPE_CHECKING:
-    from tony.config.legacy.flags import Flags
-
 #: Exit code -1 of LinkedIn TonY, as a shell sees it.
 FAILED = 255
-#: Width of the usage if standard output is no terminal.
-_USAGE_COLUMNS = 120
+_HELP = {"-h", "-help", "--help"}
 
 
-class RawCommand(click.Command):
+class LegacyCommand(click.Command):
     """A command that parses its arguments itself: flags with one dash or two, some of which click would take."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the arguments unparsed."""
+        """Keep the arguments unparsed; print the help if one of them asks for it."""
+        if _HELP & set(args):
+            click.echo(ctx.get_help())
+            ctx.exit()
         ctx.params["words"] = tuple(args)
         ctx.args = []
         return []
 
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usage line."""
+        formatter.write_usage(ctx.command_path, "[FLAGS]")
 
-def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int]) -> int:
-    """Parse the flags and run the command; return 0 for a job that succeeded, else `FAILED`.
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List LinkedIn TonY's flags."""
+        with formatter.section("Flags, with one dash or two, as -flag value or --flag=value"):
+            formatter.write_dl(
+                [
+                    (f"--{row.name} {row.argument}".rstrip(), row.meaning + (" May be repeated." * row.repeated))
+                    for row in FLAGS
+                ]
+            )
 
-    Args:
-        name, about: name and description for the usage.
-        go: runs the command and returns the exit code of tony.
+
+def legacy_command(name: str) -> Callable[[Callable[[Flags], int]], click.Command]:
+    """Turn a function of the flags, which returns tony's exit code, into a command.
+
+    It exits with 0 for a job that succeeded, with 128 and the number of a signal, else with `FAILED`.
     """
-    try:
-        if set(words) & {"-h", "-help", "--help"}:
-            _print_usage(name, about)
-            return 0
-        with copy_settings_file(parse(words)) as flags:
-            return 0 if go(flags) == 0 else FAILED
-    except InterruptedBySignal as ended:
-        raise click.exceptions.Exit(128 + ended.number) from None
-    except TonyError as error:
-        explain(error)
-        return FAILED
 
+    def decorate(function: Callable[[Flags], int]) -> click.Command:
+        def run(words: tuple[str, ...]) -> int:
+            try:
+                with copy_settings_file(parse(words)) as flags:
+                    return 0 if function(flags) == 0 else FAILED
+            except InterruptedBySignal as ended:
+                raise click.exceptions.Exit(128 + ended.number) from None
+            except TonyError as error:
+                explain(error)
+                return FAILED
 
-def _print_usage(name: str, about: str) -> None:
-    width = find_columns() or _USAGE_COLUMNS
-    page = click.HelpFormatter(width=width)
-    page.write_usage(f"tony {name}", "[FLAGS]")
-    page.write_paragraph()
-    with page.indentation():
-        page.write_text(about)
-    page.write_paragraph()
-    page.write_text("Flags, with one dash or two, as -flag value or --flag=value:")
-    page.write_paragraph()
-    with page.indentation():
-        page.write_dl(
-            [
-                (
-                    f"--{row.name} {row.argument}".rstrip(),
-                    row.meaning + (" May be repeated." if row.repeated else ""),
-                )
-                for row in FLAGS
-            ],
-            col_max=width // 3,
-        )
-    say_all(page.getvalue().splitlines())
+        return LegacyCommand(name, callback=run, help=function.__doc__, add_help_option=False)
+
+    return decorate
 
 
 @contextlib.contextmanager

@@ -10,6 +10,9 @@ import click
 
 from tony.cli.options import F, home, job_id
 from tony.cli.terminal.output import warn
+from tony.history.job_record import read_summary
+from tony.model.job_report import JobReport
+from tony.model.layout import Home, JobFolder
 
 if TYPE_CHECKING:
     from tony.jobs.directory.view import DirectoryJobView
@@ -66,3 +69,28 @@ def open_job(job: str, portal: str | None) -> Iterator[JobView]:
         from tony.jobs.portal_client.view import PortalJobView
 
         yield PortalJobView(portal_client, portal_client.resolve(job), warn)
+
+
+def load_report(home: Home, job_id: str) -> JobReport:
+    """Return the status of a job, like `tony.jobs.status.job_status.load_report`.
+
+    For a job that has ended, its summary is enough: the modules that talk to a running job are not imported.
+    """
+    ended = read_summary(home.job(job_id))
+    if ended is not None:
+        return ended
+    import asyncio
+
+    from tony.jobs.status import job_status
+
+    return asyncio.run(job_status.load_report(home, job_id))
+
+
+def fetch_job_dir(home: Home, job_id: str) -> JobFolder:
+    """Return the job directory after fetching what has been written to it on other machines."""
+    import asyncio
+
+    from tony.jobs.remote.remote_job_sync import refresh
+
+    asyncio.run(refresh(home, job_id))
+    return home.job(job_id)

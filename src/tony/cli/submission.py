@@ -6,18 +6,17 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tony.cli.follow.following import exit_code, follow_to_end
+from tony.cli.following import exit_code, follow_to_end
 from tony.cli.options import home, json_option
 from tony.cli.submission_signals import InterruptedBySignal, SignalGuard, clean_exit_on_signals
 from tony.cli.terminal.output import print_json, say, warn
 from tony.client.submission import prepare_submission, render_request
-from tony.config.load import Resolved
+from tony.config.load import Resolved, load
 from tony.isolated_interpreter import settle
 from tony.model.ids import TaskId, parse_role
 from tony.model.job_report import JobReport, TaskReport
@@ -27,26 +26,9 @@ from tony.model.states import JobState, TaskState
 from tony.schedulers.registry import list_built_in_names
 
 if TYPE_CHECKING:
-    from tony.cli.follow.following import Companion
+    from tony.cli.following import Companion
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitOptions:
-    """Options of a submission.
-
-    Attributes:
-        detach: do not follow the job; print its id and nothing else.
-        dry_run: print the request instead of sending it.
-        as_json: JSON on standard output, everything else on standard error.
-        shows_outputs: at the end, print where files written to relative paths are.
-    """
-
-    detach: bool
-    dry_run: bool
-    as_json: bool
-    shows_outputs: bool = False
 
 
 def submit_options(function: F) -> F:
@@ -73,12 +55,33 @@ def setting_options(function: F) -> F:
     return function
 
 
+def load_job_file(job_file: str, scheduler: str | None, sets: Iterable[str], params: Iterable[str]) -> Resolved:
+    """Load a job file with the options of `setting_options`.
+
+    Raises:
+        ConfigError: all errors that were found.
+    """
+    overrides = {} if scheduler is None else {"scheduler": scheduler}
+    return load(job_file, sets=sets, params=params, overrides=overrides, overrides_source="--scheduler")
+
+
 def submit_and_follow(
-    resolved: Resolved, options: SubmitOptions, *, tied: bool = False, companion: Companion | None = None
+    resolved: Resolved,
+    *,
+    detach: bool = False,
+    dry_run: bool = False,
+    as_json: bool = False,
+    shows_outputs: bool = False,
+    tied: bool = False,
+    companion: Companion | None = None,
 ) -> int:
     """Submit a job, follow it unless detached, and return the exit code.
 
     Args:
+        detach: do not follow the job; print its id and nothing else.
+        dry_run: print the request instead of sending it.
+        as_json: JSON on standard output, everything else on standard error.
+        shows_outputs: at the end, print where files written to relative paths are.
         tied: stop the job whenever this process is stopped.
         companion: runs while the job is followed.
 
@@ -86,24 +89,25 @@ def submit_and_follow(
         ConfigError: the job can never run. Nothing was started.
     """
     place = home()
-    if options.dry_run:
+    if dry_run:
         print_json(render_request(resolved, place), pretty=True)
         return 0
     early = SignalGuard(tied=tied)
     job_id = _submit(resolved, place, early)
-    if options.detach:
-        if options.as_json:
+    if detach:
+        if as_json:
             print_json({"job": job_id, "folder": str(place.job(job_id).path)})
         else:
             say(job_id)
         return 0
     settle()
-    report = follow_to_end(place, job_id, sys.stderr if options.as_json else sys.stdout, early, companion)
-    if options.shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
-        say(sentence, to=sys.stderr if options.as_json else sys.stdout)
+    stream = sys.stderr if as_json else sys.stdout
+    report = follow_to_end(place, job_id, stream, early, companion)
+    if shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
+        say(sentence, to=stream)
     for name in _find_unmatched_patterns(resolved.spec, report, place.job(job_id)):
         warn(f"roles.{name}.progress_pattern matched no line of the output")
-    if options.as_json:
+    if as_json:
         print_json(report)
     return exit_code(report)
 

@@ -15,7 +15,7 @@ from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
 from tests.support.timelines import timeline
 from tests.web.sample_jobs import keep
 from tony.cli.terminal.terminal_text import count_columns, knows_unicode
-from tony.cli.text.timeline_text import ASCII, UNICODE, format_headline, format_timeline
+from tony.cli.text.timeline_text import format_headline, format_timeline
 from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline
@@ -53,7 +53,7 @@ def row(lines: list[str], name: str) -> str:
 
 def test_a_column_shows_the_longest_state_of_its_time() -> None:
     """The width is divided as the time; the legend is below."""
-    lines = format_timeline(told(plain_life()), 60, ASCII)
+    lines = format_timeline(told(plain_life()), 60, unicode=False)
     picture = row(lines, "worker:0")
     assert picture == "." * 10 + ":" * 10 + "#" * 30
     assert lines[-1] == ". waiting for a container  : container setup  # running"
@@ -65,7 +65,7 @@ def test_the_task_is_named_once() -> None:
         Mark(MarkerKind.FAILURE, 60.0, "worker:0", "worker:0: exit code 1"),
         Mark(MarkerKind.FAILURE, 80.0, "worker:0", "worker:01 is another one"),
     )
-    lines = format_timeline(told(plain_life(), marks), 80, ASCII)
+    lines = format_timeline(told(plain_life(), marks), 80, unicode=False)
     assert [line.split("  ")[-1] for line in lines if "failure:" in line] == [
         "failure: worker:0: exit code 1",
         "worker:0 failure: worker:01 is another one",
@@ -80,7 +80,7 @@ def test_marks_stand_above_states() -> None:
         Mark(MarkerKind.DEATH, 80.1, "worker:0", "its node \x1bburned"),
         Mark(MarkerKind.RESTART, 90.0, note="again"),
     )
-    lines = format_timeline(told(plain_life(), marks, sessions=2), 60, ASCII)
+    lines = format_timeline(told(plain_life(), marks, sessions=2), 60, unicode=False)
     picture = row(lines, "worker:0")
     assert (picture.index("C"), picture.index("X")) == (30, 40)
     assert row(lines, "job") == "R"
@@ -93,7 +93,7 @@ def test_events_are_wrapped_and_the_newest_is_last() -> None:
     """A long line continues below; of very many the earlier ones are only counted."""
     long = "worker:1 ran out of memory (limit 64m) -> fail (worker is tracked: all of its tasks must succeed)"
     marks = tuple(Mark(MarkerKind.FAILURE, float(n), "worker:0", f"{long} {n}") for n in range(40))
-    lines = format_timeline(told(plain_life(), marks), 60, ASCII)
+    lines = format_timeline(told(plain_life(), marks), 60, unicode=False)
     words = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 60
     assert f"failure: {long} 39" in words
@@ -104,7 +104,7 @@ def test_of_many_tasks_several_share_a_lane() -> None:
     """No more than some forty lanes, and one death among ten thousand tasks is seen."""
     spans = [span for number in range(10_000) for span in plain_life(f"worker:{number}")]
     line = told(spans, (Mark(MarkerKind.DEATH, 50.0, "worker:7777", "gone"),))
-    lines = format_timeline(line, 80, UNICODE)
+    lines = format_timeline(line, 80, unicode=True)
     lanes = [line for line in lines if line.startswith("worker:")]
     assert len(lanes) == 40
     assert [lane.split()[0] for lane in lanes if "✗" in lane] == ["worker:7750-7999"]
@@ -114,9 +114,9 @@ def test_of_many_tasks_several_share_a_lane() -> None:
 def test_every_task_may_have_a_row() -> None:
     """If that is wanted; or only some tasks are shown."""
     spans = [span for number in range(60) for span in plain_life(f"worker:{number}")]
-    rows = format_timeline(told(spans), 80, ASCII, max_task_rows=None)
+    rows = format_timeline(told(spans), 80, unicode=False, max_task_rows=None)
     assert sum(line.startswith("worker:") for line in rows) == 60
-    rows = format_timeline(told(spans), 80, ASCII, tasks=frozenset({"worker:7"}))
+    rows = format_timeline(told(spans), 80, unicode=False, tasks=frozenset({"worker:7"}))
     assert [line.split()[0] for line in rows if line.startswith("worker:")] == ["worker:7"]
 
 
@@ -126,25 +126,25 @@ def test_any_life_fits_its_terminal(seed: int, columns: int) -> None:
     """Whatever happened: no line is longer than the terminal, but on one that is too narrow for any picture."""
     lived = life(seed)
     line = timeline(record(lived.spec), entries(lived.cluster))
-    for alphabet in (ASCII, UNICODE):
-        lines = format_timeline(line, columns, alphabet)
+    for unicode in (False, True):
+        lines = format_timeline(line, columns, unicode=unicode)
         assert max(map(count_columns, lines)) <= max(columns, 50)
         names = {task for task, _ in line.group_by_task()}
         assert columns < 80 or names == {
             each.split()[0] for each in lines if each.split()[:1] and each.split()[0] in names
         }
-    assert all(each.isascii() for each in format_timeline(line, columns, ASCII) if "…" not in each)
+    assert all(each.isascii() for each in format_timeline(line, columns, unicode=False) if "…" not in each)
 
 
 def test_a_job_of_no_time_at_all() -> None:
-    lines = format_timeline(told([Span("worker:0", 0, 0, TaskPhase.WAITING, 0.0, 0.0)], until=0.0), 80, ASCII)
+    lines = format_timeline(told([Span("worker:0", 0, 0, TaskPhase.WAITING, 0.0, 0.0)], until=0.0), 80, unicode=False)
     assert any(line.startswith("worker:0") for line in lines)
     assert format_headline(told([], until=0.0), "failed", "a\nb") == "local-1  a\\nb  failed  took 0 s"
 
 
 def test_colours_are_put_onto_runs() -> None:
     """One sequence for each run of a kind, not for each character."""
-    lines = format_timeline(told(plain_life()), 60, ASCII, lambda text, colour: f"<{colour}>{text}</>")
+    lines = format_timeline(told(plain_life()), 60, unicode=False, paint=lambda text, colour: f"<{colour}>{text}</>")
     assert row(lines, "worker:0") == f"<yellow>{'.' * 10}</><blue>{':' * 10}</><green>{'#' * 30}</>"
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from tony.cli.open_job import load_report
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.cli.text.status_text import find_further_sessions, find_lone_restarts, format_status

@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-import click
-
-from tony.cli.legacy_command_runner import RawCommand, run
-from tony.cli.submission import SubmitOptions, submit_and_follow
+from tony.cli.legacy_command_runner import legacy_command
+from tony.cli.submission import submit_and_follow
 from tony.cli.submission_signals import clean_exit_on_signals
 from tony.cli.terminal.output import warn
 from tony.config.legacy import CLUSTER_CONF, TO_CLUSTER
+from tony.config.legacy.flags import Flags
 from tony.config.load import load
 from tony.mini.ephemeral_cluster import run_ephemeral_cluster
 from tony.mini.options import MiniOptions
-
-if TYPE_CHECKING:
-    from tony.config.legacy.flags import Flags
 
 #: As many as the cluster of LinkedIn TonY's LocalSubmitter.
 _NODE_COUNT = 2
 
 
-@click.command("local-submit", cls=RawCommand, add_help_option=False)
-def command(words: tuple[str, ...]) -> int:
+@legacy_command("local-submit")
+def command(flags: Flags) -> int:
     """Run a LinkedIn TonY job on a small cluster of its own.
 
     The cluster has two nodes, starts with the job and stops with it; it is not the one of `tony mini`. Exit code: 0 the
     job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal stop the job and the cluster.
     """
-    about = (
-        "Start a small cluster of two nodes, run a LinkedIn TonY job on it, and stop it.\n"
-        "Exit code 0 if the job succeeded, else 255."
-    )
-    return run("local-submit", about, words, _go)
-
-
-def _go(flags: Flags) -> int:
     load(flags=flags, overrides=TO_CLUSTER)  # reports errors before anything is started
     with clean_exit_on_signals(), run_ephemeral_cluster(MiniOptions(nodes=_NODE_COUNT), os.environ, warn) as cluster:
         warn(f"started a cluster of {_NODE_COUNT} nodes for this job")
         os.environ["HADOOP_CONF_DIR"] = str(cluster.conf)
         resolved = load(flags=flags, sets=[f"{CLUSTER_CONF}={cluster.conf}"], overrides=TO_CLUSTER)
-        return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)
+        return submit_and_follow(resolved, tied=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import click
-
-from tony.cli.legacy_command_runner import RawCommand, run
-from tony.cli.submission import SubmitOptions, submit_and_follow
+from tony.cli.legacy_command_runner import legacy_command
+from tony.cli.submission import submit_and_follow
 from tony.cli.terminal.display import format_ssh_hint
 from tony.client.port_forward import open_proxy
 from tony.config.legacy import TO_CLUSTER
+from tony.config.legacy.flags import Flags
 from tony.config.load import load
 from tony.errors import TonyError, UserError
 from tony.history.job_record import record_of
@@ -19,7 +18,6 @@ from tony.jobs.am_client import is_answering
 from tony.retry import Backoff
 
 if TYPE_CHECKING:
-    from tony.config.legacy.flags import Flags
     from tony.jobs.job_follower import Viewer
     from tony.model.layout import Home
 
@@ -29,26 +27,17 @@ _DEFAULT_JOB_TIMEOUT = "24h"
 _BACKOFF = Backoff(first=0.1, factor=1.3, most=1.0)
 
 
-@click.command("notebook-submit", cls=RawCommand, add_help_option=False)
-def command(words: tuple[str, ...]) -> int:
+@legacy_command("notebook-submit")
+def command(flags: Flags) -> int:
     """Run a notebook on the cluster and forward its port to this machine.
 
     Works for every server that listens on $TB_PORT: its port is forwarded as soon as it accepts connections. Exit code:
     0 the job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal stop the job.
     """
-    about = (
-        "Run a server that listens on $TB_PORT, such as Jupyter, as a job on YARN, and forward\n"
-        "its port to this machine. Exit code 0 if the job succeeded, else 255."
-    )
-    return run("notebook-submit", about, words, _go)
-
-
-def _go(flags: Flags) -> int:
     resolved = load(flags=flags, assumed={"job_timeout": _DEFAULT_JOB_TIMEOUT}, overrides=TO_CLUSTER)
     if resolved.spec.tensorboard_task is None:
         raise UserError("no task of this job has a TB_PORT for a notebook; remove tony.<type>.instances")
-    options = SubmitOptions(detach=False, dry_run=False, as_json=False)
-    return submit_and_follow(resolved, options, tied=True, companion=_forward_port)
+    return submit_and_follow(resolved, tied=True, companion=_forward_port)
 
 
 async def _forward_port(home: Home, job: str, view: Viewer) -> None:

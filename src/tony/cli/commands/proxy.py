@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import click
 
-from tony.cli.follow.following import exit_code
+from tony.cli.following import exit_code
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
 from tony.cli.terminal.display import format_ssh_hint
 from tony.cli.terminal.output import print_json, say, say_all, warn

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.cli.options import Count, TextType
-from tony.cli.submission import SubmitOptions, setting_options, submit_and_follow, submit_options
+from tony.cli.submission import setting_options, submit_and_follow, submit_options
 from tony.config.files.call_settings import SOURCE
 from tony.config.files.overrides import parse_flag_value
 from tony.config.load import load
@@ -174,9 +174,7 @@ def command(
         ) from None
     sources = {key: _find_place(key, source, option) or source for key, source in resolved.sources.items()}
     resolved = replace(resolved, sources=sources)
-    return submit_and_follow(
-        resolved, SubmitOptions(detach=detach, dry_run=dry_run, as_json=as_json, shows_outputs=True)
-    )
+    return submit_and_follow(resolved, detach=detach, dry_run=dry_run, as_json=as_json, shows_outputs=True)
 
 
 class _SettingOptions:

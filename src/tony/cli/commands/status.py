@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from tony.cli.open_job import open_portal, portal_option
+from tony.cli.open_job import fetch_job_dir, load_report, open_portal, portal_option
 from tony.cli.options import job_argument, job_id, json_option
-from tony.cli.report_loader import fetch_job_dir, load_report
 from tony.cli.terminal.output import print_json, say_all
 from tony.cli.terminal.terminal_text import find_columns
 from tony.cli.text.status_text import (

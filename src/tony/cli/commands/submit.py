@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from tony.cli.submission import SubmitOptions, setting_options, submit_and_follow, submit_options
-from tony.config.load import load
+from tony.cli.submission import load_job_file, setting_options, submit_and_follow, submit_options
 
 
 @click.command("submit")
@@ -28,6 +25,5 @@ def command(
     Exit code: 0 the job succeeded, 1 its program failed, 2 refused, 3 infrastructure, 4 killed, 70 a bug in tony.
     Ctrl-C stops the job; a second Ctrl-C kills it.
     """
-    overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
-    resolved = load(job_file, sets=sets, params=params, overrides=overrides, overrides_source="--scheduler")
-    return submit_and_follow(resolved, SubmitOptions(detach=detach, dry_run=dry_run, as_json=as_json))
+    resolved = load_job_file(job_file, scheduler, sets, params)
+    return submit_and_follow(resolved, detach=detach, dry_run=dry_run, as_json=as_json)

@@ -13,7 +13,7 @@ from tony.cli.open_job import find_job
 from tony.cli.options import TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import has_colours, print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_size, knows_unicode
-from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, format_headline, format_timeline
+from tony.cli.text.timeline_text import MAX_TASK_ROWS, format_headline, format_timeline
 from tony.jobs.logs.log_selection import select_named_tasks
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     picture = format_timeline(
         line,
         find_size(sys.stdout).columns,
-        ASCII if plain or not knows_unicode(sys.stdout) else UNICODE,
-        (lambda text, colour: click.style(text, fg=colour)) if coloured else (lambda text, colour: text),
-        selected,
-        None if every else MAX_TASK_ROWS,
+        unicode=not plain and knows_unicode(sys.stdout),
+        paint=(lambda text, colour: click.style(text, fg=colour)) if coloured else (lambda text, colour: text),
+        tasks=selected,
+        max_task_rows=None if every else MAX_TASK_ROWS,
     )
     if coloured:
         sys.stdout.write("".join(f"{row}\n" for row in picture))  # its names are already sanitised

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import click
 
 from tony.cli.options import home, json_option
-from tony.cli.submission import setting_options
+from tony.cli.submission import load_job_file, setting_options
 from tony.cli.terminal.output import print_json, say, say_all, to_plain_value
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.client.submission import check
-from tony.config.load import Resolved, load
+from tony.config.load import Resolved
 from tony.config.table.resolved_table import list_resolved_rows
 from tony.control_characters import escape
 from tony.errors import ConfigError, ExitCode
@@ -37,9 +36,8 @@ def command(
 
     Shows all errors at once. The exit code is 0 if the file is valid, else 2.
     """
-    overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
     try:
-        resolved = load(job_file, sets=sets, params=params, overrides=overrides, overrides_source="--scheduler")
+        resolved = load_job_file(job_file, scheduler, sets, params)
         check(resolved, home())
     except ConfigError as error:
         if not as_json:

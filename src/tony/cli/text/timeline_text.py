@@ -31,91 +31,54 @@ _MAX_MARKERS = 12
 _MAX_MARKER_LINES = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alphabet:
-    """The characters of a picture: phases, markers, axis."""
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """How a phase or marker is drawn.
 
-    states: Mapping[TaskPhase, str]
-    marks: Mapping[MarkerKind, str]
-    dash: str
-    tick: str
+    Attributes:
+        character, ascii: with and without Unicode.
+        word: its name in the legend.
+    """
+
+    character: str
+    ascii: str
+    colour: str
+    word: str
 
 
-UNICODE = Alphabet(
-    states={
-        TaskPhase.WAITING: "·",
-        TaskPhase.SET_UP: "▂",
-        TaskPhase.RENDEZVOUS: "▄",
-        TaskPhase.RUNNING: "█",
-        TaskPhase.STOPPING: "▓",
-        TaskPhase.IDLE: "▁",
-        TaskPhase.NO_CONTAINER: " ",
-    },
-    marks={
-        MarkerKind.DEATH: "✗",
-        MarkerKind.FAILURE: "!",
-        MarkerKind.RESTART: "↻",
-        MarkerKind.ATTEMPT: "⇄",
-        MarkerKind.COMMAND: "?",
-        MarkerKind.CHECKPOINT: "◆",
-    },
-    dash="─",
-    tick="┬",
-)
-ASCII = Alphabet(
-    states={
-        TaskPhase.WAITING: ".",
-        TaskPhase.SET_UP: ":",
-        TaskPhase.RENDEZVOUS: "-",
-        TaskPhase.RUNNING: "#",
-        TaskPhase.STOPPING: "%",
-        TaskPhase.IDLE: "_",
-        TaskPhase.NO_CONTAINER: " ",
-    },
-    marks={
-        MarkerKind.DEATH: "X",
-        MarkerKind.FAILURE: "!",
-        MarkerKind.RESTART: "R",
-        MarkerKind.ATTEMPT: "A",
-        MarkerKind.COMMAND: "?",
-        MarkerKind.CHECKPOINT: "C",
-    },
-    dash="-",
-    tick="+",
-)
-#: Legend of the markers; in a column with several, the first of these is drawn.
-_MARKS = {
-    MarkerKind.DEATH: "death",
-    MarkerKind.FAILURE: "failure",
-    MarkerKind.RESTART: "restart",
-    MarkerKind.ATTEMPT: "new AM attempt",
-    MarkerKind.COMMAND: "user action",
-    MarkerKind.CHECKPOINT: "checkpoint",
-}
-_COLOURS: Mapping[TaskPhase | MarkerKind, str] = {
-    TaskPhase.WAITING: "yellow",
-    TaskPhase.SET_UP: "blue",
-    TaskPhase.RENDEZVOUS: "cyan",
-    TaskPhase.RUNNING: "green",
-    TaskPhase.STOPPING: "magenta",
-    TaskPhase.IDLE: "bright_black",
-    MarkerKind.DEATH: "bright_red",
-    MarkerKind.FAILURE: "bright_red",
-    MarkerKind.RESTART: "bright_yellow",
-    MarkerKind.ATTEMPT: "bright_yellow",
-    MarkerKind.COMMAND: "bright_white",
-    MarkerKind.CHECKPOINT: "bright_blue",
-}
 #: What a character of the picture stands for.
 _Cell = TaskPhase | MarkerKind
+#: In the order of the legend; in a column with several markers the first of these is drawn.
+_SIGNS: Mapping[_Cell, _Sign] = {
+    **{
+        phase: _Sign(*signs, PHASE_TEXTS[phase])
+        for phase, signs in {
+            TaskPhase.WAITING: ("·", ".", "yellow"),
+            TaskPhase.SET_UP: ("▂", ":", "blue"),
+            TaskPhase.RENDEZVOUS: ("▄", "-", "cyan"),
+            TaskPhase.RUNNING: ("█", "#", "green"),
+            TaskPhase.STOPPING: ("▓", "%", "magenta"),
+            TaskPhase.IDLE: ("▁", "_", "bright_black"),
+        }.items()
+    },
+    MarkerKind.DEATH: _Sign("✗", "X", "bright_red", "death"),
+    MarkerKind.FAILURE: _Sign("!", "!", "bright_red", "failure"),
+    MarkerKind.RESTART: _Sign("↻", "R", "bright_yellow", "restart"),
+    MarkerKind.ATTEMPT: _Sign("⇄", "A", "bright_yellow", "new AM attempt"),
+    MarkerKind.COMMAND: _Sign("?", "?", "bright_white", "user action"),
+    MarkerKind.CHECKPOINT: _Sign("◆", "C", "bright_blue", "checkpoint"),
+}
 #: Colours text: text, colour -> coloured text.
 Paint = Callable[[str, str], str]
+#: Draws a phase or marker over a number of columns.
+Draw = Callable[..., str]
 
 
 def format_timeline(
     line: Timeline,
     columns: int,
-    alphabet: Alphabet = UNICODE,
+    *,
+    unicode: bool = True,
     paint: Paint = lambda text, colour: text,
     tasks: frozenset[str] | None = None,
     max_task_rows: int | None = MAX_TASK_ROWS,
@@ -124,6 +87,7 @@ def format_timeline(
 
     Args:
         columns: width of the terminal.
+        unicode: False to draw with ASCII characters only.
         paint: colours text, for terminals with colours.
         tasks: the tasks to show; None for all.
         max_task_rows: with more tasks several share a lane; None: each task has a row.
@@ -140,11 +104,15 @@ def format_timeline(
     marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
     used: set[_Cell] = set()
 
+    def draw(cell: _Cell, count: int = 1) -> str:
+        sign = _SIGNS.get(cell)
+        return paint((sign.character if unicode else sign.ascii) * count, sign.colour) if sign else " " * count
+
     def format_drawn(name: str, cells: Sequence[_Cell]) -> str:
         used.update(cells)
-        return f"{_pad(name, label)}  {_paint(cells, alphabet, paint)}".rstrip()
+        return f"{_pad(name, label)}  {_paint(cells, draw)}".rstrip()
 
-    rows = [f"{' ' * label}  {text}".rstrip() for text in _draw_axis(scale, alphabet)]
+    rows = [f"{' ' * label}  {text}".rstrip() for text in _draw_axis(scale, unicode=unicode)]
     if len(line.sessions) > 1:
         rows.append(f"{_pad('sessions', label)}  {_draw_sessions(line, scale)}".rstrip())
     general = [mark for mark in marks if not mark.task]
@@ -158,7 +126,7 @@ def format_timeline(
                 lane.label("-"), _with_marks(cells, [mark for mark in marks if mark.task in lane_tasks], scale)
             )
         )
-    return [*rows, "", *_draw_legend(used, alphabet, paint, columns), *_list_markers(marks, columns)]
+    return [*rows, "", *_draw_legend(used, draw, columns), *_list_markers(marks, columns)]
 
 
 def format_headline(line: Timeline, state: str, name: str) -> str:
@@ -187,14 +155,14 @@ class _ColumnScale(TimeScale):
         return min(self.columns - 1, max(0, int(at / self.step)))
 
 
-def _draw_axis(scale: _ColumnScale, alphabet: Alphabet) -> list[str]:
+def _draw_axis(scale: _ColumnScale, *, unicode: bool) -> list[str]:
     """Return the times, and below them a line with ticks."""
-    times, line = [" "] * scale.columns, [alphabet.dash] * scale.columns
+    times, line = [" "] * scale.columns, ["─" if unicode else "-"] * scale.columns
     for at in scale.ticks(max(1, scale.columns // _TICK_COLUMNS)):
         place, text = scale.find_column(at), "0" if at == 0 else format_duration(at)
         if place + len(text) <= scale.columns:
             times[place : place + len(text)] = text
-            line[place] = alphabet.tick
+            line[place] = "┬" if unicode else "+"
     return ["".join(times), "".join(line)]
 
 
@@ -243,7 +211,7 @@ def _fill_cells(spans: Iterable[Span], scale: _ColumnScale) -> list[_Cell]:
 
 def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _ColumnScale) -> list[_Cell]:
     found = list(cells)
-    rank = {kind: number for number, kind in enumerate(_MARKS)}
+    rank = {kind: number for number, kind in enumerate(_SIGNS)}
     for mark in marks:
         place = scale.find_column(mark.at)
         existing = found[place]
@@ -263,37 +231,25 @@ def _pad(text: str, columns: int) -> str:
     return text + " " * (columns - count_columns(text))
 
 
-def _paint(cells: Sequence[_Cell], alphabet: Alphabet, paint: Paint) -> str:
-    last = len(cells)
-    while last and cells[last - 1] is TaskPhase.NO_CONTAINER:
-        last -= 1
-    pieces = []
-    for cell, run in groupby(cells[:last]):
-        text = _sign(cell, alphabet) * len(list(run))
-        pieces.append(paint(text, _COLOURS[cell]) if cell in _COLOURS else text)
-    return "".join(pieces)
+def _paint(cells: Sequence[_Cell], draw: Draw) -> str:
+    return "".join(draw(cell, len(list(run))) for cell, run in groupby(cells)).rstrip(" ")
 
 
-def _sign(cell: _Cell, alphabet: Alphabet) -> str:
-    return alphabet.states[cell] if isinstance(cell, TaskPhase) else alphabet.marks[cell]
-
-
-def _draw_legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) -> list[str]:
+def _draw_legend(used: set[_Cell], draw: Draw, columns: int) -> list[str]:
     """Return the legend of the characters that occur in the picture."""
     lines: list[str] = []
     taken = 0
-    for cell, word in (*PHASE_TEXTS.items(), *_MARKS.items()):
+    for cell, sign in _SIGNS.items():
         if cell not in used:
             continue
-        sign = _sign(cell, alphabet)
-        if not lines or taken + len(word) + 4 > columns:
+        if not lines or taken + len(sign.word) + 4 > columns:
             lines.append("")
             taken = 0
         else:
             lines[-1] += "  "
             taken += 2
-        lines[-1] += f"{paint(sign, _COLOURS[cell])} {word}"
-        taken += len(word) + 2
+        lines[-1] += f"{draw(cell)} {sign.word}"
+        taken += len(sign.word) + 2
     return lines
 
 
@@ -308,7 +264,7 @@ def _list_markers(marks: Sequence[Mark], columns: int) -> list[str]:
         names_task = mark.note.startswith((f"{mark.task} ", f"{mark.task}: "))
         task = f"{mark.task} " if mark.task and not names_task else ""
         note = f": {mark.note}" if mark.note else ""
-        words = escape(f"{task}{_MARKS[mark.what]}{note}")
+        words = escape(f"{task}{_SIGNS[mark.what].word}{note}")
         first, *others = textwrap.wrap(words, max(_MIN_PICTURE_COLUMNS, columns - 12), break_on_hyphens=False)[
             :_MAX_MARKER_LINES
         ] or [""]

@@ -24,8 +24,8 @@ from tests.jobs.fake_am import (
     succeeded,
     write_log,
 )
-from tony.cli.follow import following
-from tony.cli.follow.following import PlainView, create_view, exit_code, follow_to_end
+from tony.cli import following
+from tony.cli.following import PlainView, create_view, exit_code, follow_to_end
 from tony.cli.terminal.live_status import LiveView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary

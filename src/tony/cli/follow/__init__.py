@@ -1,1 +1,0 @@
-"""Following a job on the terminal until it ends, and `tony top`."""
