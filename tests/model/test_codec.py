@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from types import MappingProxyType
@@ -17,7 +17,6 @@ from tests.protocol.message_classes import MESSAGE_CLASSES
 from tests.value_strategies import PLAIN, values
 from tony.core import events
 from tony.core.events import EVENTS, Event
-from tony.model import codec
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
@@ -28,16 +27,6 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES
 
 NOUNS: list[type[Any]] = [JobSpec, JobReport, JobRecord, LaunchContext, *EVENTS.values(), *MESSAGE_CLASSES]
-
-
-@pytest.fixture(autouse=True, scope="module", params=["seldom", "often"])
-def _read(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every test twice: of classes that are seldom read, and of those for which reading was compiled."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codec, "_OFTEN", 0 if request.param == "often" else 10**9)
-        codec._decoder.cache_clear()
-        yield
-    codec._decoder.cache_clear()
 
 
 class Colour(Enum):

@@ -31,9 +31,6 @@ _Field = tuple[str, frozenset[type], _Convert]
 _PLAIN = frozenset({str, int, bool, type(None)})
 #: Characters of a foreign key or value that an error message shows.
 _SHOWN = 80
-#: Number of records of a class from which compiling its decoder pays: it costs half a millisecond and saves two
-#: microseconds per record.
-_OFTEN = 250
 
 
 class DecodeError(ValueError):
@@ -330,45 +327,25 @@ def _choose_best(failures: list[str], data: Json) -> str:
 def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
     # Filled at the first use: a class may contain itself. Most values are taken unchanged, without a call.
     decoders: dict[str, _Field] = {}
-
-    def resolve() -> None:
-        if decoders:
-            return
-        hints = get_type_hints(cls)
-        found = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
-        decoders.update(
-            {
-                _key(name): (name, _find_unchanged_types(hint), _decoder(hint, ignore_unknown))
-                for name, hint in found.items()
-            }
-        )
-
-    _unresolved.append(resolve)
-    by_name = _decoder_by_name(cls, decoders, resolve, ignore_unknown)
-    left = _OFTEN
-    compiled: _Convert | None = None
-
-    def convert(data: Json) -> Any:
-        nonlocal left, compiled
-        if compiled is not None:
-            return compiled(data)
-        left -= 1
-        if left < 0 and decoders:
-            compiled = _compile_decoder(cls, decoders, by_name)
-        return by_name(data)
-
-    return convert
-
-
-def _decoder_by_name(
-    cls: type[Any], decoders: Mapping[str, _Field], resolve: Callable[[], None], ignore_unknown: bool
-) -> _Convert:
-    """Return a decoder that looks up each key of a record."""
     required = frozenset(
         _key(field.name)
         for field in dataclasses.fields(cls)
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     )
+
+    def resolve() -> None:
+        if decoders:
+            return
+        hints = get_type_hints(cls)
+        found = {
+            _key(field.name): (
+                field.name,
+                _find_unchanged_types(hints[field.name]),
+                _decoder(hints[field.name], ignore_unknown),
+            )
+            for field in dataclasses.fields(cls)
+        }
+        decoders.update(found)  # at once: other threads read it
 
     def convert(data: Json) -> Any:
         if not isinstance(data, Mapping):
@@ -397,34 +374,8 @@ def _decoder_by_name(
         except ValueError as error:
             raise DecodeError(_format_one_line(error)) from None
 
+    _unresolved.append(resolve)
     return convert
-
-
-def _compile_decoder(cls: type[Any], decoders: Mapping[str, _Field], otherwise: _Convert) -> _Convert:
-    """Compile a decoder for records as written by `to_plain`, with every field in its place: without a loop."""
-    known: dict[str, Any] = {"cls": cls, "new": cls.__new__, "otherwise": otherwise, "keys": tuple(decoders)}
-    known |= {"DecodeError": DecodeError, "at": _prefix_error, "place": _place, "one_line": _format_one_line}
-    lines: list[str] = []
-    for number, (key, (_, kept, decode)) in enumerate(decoders.items()):
-        value, known[f"decode{number}"] = f"v{number}", decode
-        others = [f"type({value}) is not {each.__name__}" for each in kept - {type(None)}]
-        others += [f"{value} is not None"] if type(None) in kept else []
-        lines.append(f"  if {' and '.join(others) or True}: key = {key!r}; {value} = decode{number}({value})")
-    given = ", ".join(f"{name}=v{number}" for number, (name, _, _) in enumerate(decoders.values()))
-    source = f"""
-def read(data):
- if type(data) is not dict or tuple(data) != keys: return otherwise(data)
- {"".join(f"v{number}, " for number in range(len(decoders)))} = data.values()
- try:
-{chr(10).join(lines)}
- except DecodeError as error: raise at(place(key), error) from None
- it = new(cls)
- try: cls.__init__(it, {given})
- except ValueError as error: raise DecodeError(one_line(error)) from None
- return it
-"""
-    exec(source, known)
-    return cast(_Convert, known["read"])
 
 
 class _UnknownFieldError(Exception):

@@ -34,8 +34,7 @@ def loads(data: bytes | str, *, halves: bool = False) -> Json:
     """
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
-        careful = len(text) < _SHORT or _may_be_refused(data)
-        plain = (_CAREFUL if careful else _DECODER).decode(text)
+        plain = _DECODER.decode(text)
         # Only an escape can contain a lone surrogate.
         if not halves and "\\u" in text:
             _ENCODER.encode(plain).encode()
@@ -64,23 +63,5 @@ def _parse_whole(text: str) -> int:
     return number
 
 
-def _may_be_refused(data: bytes | str) -> bool:
-    """Return True if a long text may contain a number that `_parse_finite` or `_parse_whole` refuse.
-
-    Calling them for each number takes half as long as all the rest. The numbers that they refuse have many digits, or
-    many in the exponent, which is fast to search for. Digits in names and digests match, too: that only costs time.
-    """
-    digits = (data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).translate(_DIGITS, b"+")
-    return _LONG in digits or _HIGH in digits
-
-
-#: Characters of a text in which each number is checked: for a short one that is faster.
-_SHORT = 2000
-#: Every digit becomes 0, E becomes e, and everything else a point; `+`, which may be in an exponent, is removed.
-_DIGITS = bytes(ord("0") if chr(n) in "0123456789" else ord("e") if chr(n) in "eE" else ord(".") for n in range(256))
-#: As many digits as 2**63 has, and the exponent that exceeds a double with fewer.
-_LONG = b"0" * 19
-_HIGH = b"e000"
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-_CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite, parse_int=_parse_whole)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite, parse_int=_parse_whole)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False)
