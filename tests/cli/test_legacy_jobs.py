@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import tony as product
 from tests.cli.conftest import Tony
 from tests.config.legacy.jobs import write
 from tests.facts import mention_each, mentions
@@ -44,34 +43,6 @@ def test_submit(tony: Tony, folder: Path) -> None:
         assert f"worker:{index} | I am {index} of 2, hello {{role}}\n" in answer.out
     assert mentions(answer.err, "tony.task.am.jvm.opts (tony.xml:8)", "JVM")
     assert "tony: tony.secret.key (tony.xml:9): " in answer.err
-
-
-def test_a_worker_may_fail_unless_it_is_the_chief(tony: Tony, folder: Path) -> None:
-    """LinkedIn TonY's rule, from XML only."""
-    write(folder, {**SMALL, "tony.containers.command": 'exit "$TASK_INDEX"'})
-    assert tony("submit", "tony.xml").code == 0
-    assert tony("submit", "tony.xml", "--set", "failure_policy=any-tracked").code == 1
-    write(folder, {**SMALL, "tony.containers.command": "exit $((1 - TASK_INDEX))"})
-    assert tony("submit", "tony.xml").code == 1
-
-
-def test_a_first_run_hands_something_on(tony: Tony, folder: Path) -> None:
-    """`Model parameters: ` of the first run is MODEL_PARAMS of all."""
-    command = 'test -z "$PREPROCESSING_JOB" && echo "got <$MODEL_PARAMS>" || echo "Model parameters: --lr 0.1"'
-    settings = {"tony.containers.command": command, "tony.application.enable-preprocess": "true"}
-    write(folder, {**SMALL, **settings})
-    answer = tony("submit", "tony.xml")
-    assert answer.code == 0, answer.err
-    assert "worker:1 | got <--lr 0.1>\n" in answer.out
-
-
-def test_alone(tony: Tony, folder: Path) -> None:
-    """No type has tasks: one program, with a port for a page of its own."""
-    settings = {"tony.am.memory": "64m", "tony.containers.envs": "SKIP_HADOOP_PATH=true"}
-    write(folder, {**settings, "tony.containers.command": 'echo "<$PREPROCESSING_JOB> ${TB_PORT:+port}"; exit 3'})
-    answer = tony("submit", "tony.xml")
-    assert answer.code == 1
-    assert "<true> port\n" in answer.out
 
 
 def test_validate(tony: Tony, folder: Path) -> None:
@@ -125,13 +96,6 @@ def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> N
     assert answer.code == 2
     assert mentions(answer.err, "--src (command line)", "--src_dir")
     assert answer.err.endswith("\ntony: 1 error in tony.xml\n"), "convert starts nothing in any case"
-
-
-def test_from_python(home: Home, folder: Path) -> None:
-    """The path of the XML is a job."""
-    write(folder, SMALL)
-    report = product.submit("tony.xml", roles={"worker": {"instances": 1}}).wait(300)
-    assert report.exit_code == 0
 
 
 def test_a_settings_file_in_hdfs_needs_a_cluster(home: Home, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.legacy.jobs import list_errors, notes, spec
+from tests.config.legacy.jobs import NOWHERE, list_errors, notes, spec, write
 from tests.facts import mention_each, mentions
+from tony.config.legacy.flags import parse
+from tony.config.load import load
+from tony.errors import ConfigError
 from tony.model.job_spec import MIB
 
 TOTAL = "tony.task.max-total-"
@@ -148,3 +151,40 @@ class TestParsing:
         assert spec(tmp_path, settings).timeouts.allocation is None
         assert len(notes(tmp_path, settings)) == 1
         assert "GANG or FCFS" in list_errors(tmp_path, {**types(worker=1), mode: "both"})[0]
+
+
+ONE = {"tony.worker.instances": "1"}
+RUN = ("--executes", "t.py")
+
+
+def told(folder: Path, *flags: str) -> list[str]:
+    """The notes on a job without a `tony.xml` in the current folder."""
+    (folder / "job/src").mkdir(parents=True, exist_ok=True)
+    resolved = load(flags=parse([*RUN, *flags]), environ=NOWHERE, cwd=folder, site_files=[])
+    return [str(note) for note in resolved.notes]
+
+
+class TestNoSettingsFile:
+    """A program of many tasks that runs alone looks as if all were well."""
+
+    SAID = (
+        "there is no tony.xml here and no --conf_file, so no number of tasks is set: the program runs as a single task."
+    )
+
+    def test_a_missing_class_path_is_reported(self, tmp_path: Path) -> None:
+        """The file next to the source is named, where users of LinkedIn TonY have it."""
+        assert told(tmp_path, "--src_dir", "job/src") == [self.SAID]
+        write(tmp_path, ONE, "job/tony.xml")
+        assert told(tmp_path, "--src_dir", "job/src") == [f"{self.SAID} Did you mean --conf_file job/tony.xml?"]
+        assert told(tmp_path, "--src_dir", "job/src/") == [f"{self.SAID} Did you mean --conf_file job/tony.xml?"]
+
+    def test_no_warning_with_explicit_settings(self, tmp_path: Path) -> None:
+        """By flags, or by a file without types: a program may run alone."""
+        assert told(tmp_path, "--conf", "tony.worker.instances=2") == []
+        assert notes(tmp_path, {}, *RUN) == []
+
+    @pytest.mark.parametrize("folder", ["x" * 5000, "a\0b/src"])
+    def test_an_invalid_path_gets_no_suggestion(self, tmp_path: Path, folder: str) -> None:
+        """The error is found by another check."""
+        with pytest.raises(ConfigError):
+            told(tmp_path, "--src_dir", folder)

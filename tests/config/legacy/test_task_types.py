@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from tests.config.legacy.jobs import list_errors, notes, spec
 from tests.facts import mention_each
-from tony.model.job_spec import JobSpec, TimeoutAfter
-from tony.model.setting_choices import AfterCondition, FailurePolicy, OnTimeout, RoleKind, StopOn
+from tony.model.job_spec import JobSpec
+from tony.model.setting_choices import AfterCondition, FailurePolicy, StopOn
 
 UNTRACKED = "tony.application.untracked.jobtypes"
 SIDECAR = "tony.application.sidecar.jobtypes"
@@ -78,18 +79,6 @@ class TestGroups:
 
     SETTINGS = types("worker", "Evaluator", "chief") | {"tony.application.group.A": "worker, chief"}
 
-    def test_a_limit(self, tmp_path: Path) -> None:
-        job = spec(tmp_path, {**self.SETTINGS, AFTER.format("Evaluator", "A"): "3600"})
-        assert job.groups == {"A": ("worker", "chief")}
-        assert job.roles["Evaluator"].timeout_after == TimeoutAfter(group="A", limit=3600.0)
-
-    def test_ignored(self, tmp_path: Path) -> None:
-        """Then the type is no longer waited for."""
-        key = AFTER.format("Evaluator", "A")
-        job = spec(tmp_path, {**self.SETTINGS, key: "0", f"{key}.ignored": "true"})
-        limit = TimeoutAfter(group="A", limit=0.0, on_timeout=OnTimeout.IGNORE)
-        assert job.roles["Evaluator"].timeout_after == limit
-
     def test_no_group_no_limit(self, tmp_path: Path) -> None:
         key = AFTER.format("worker", "B")
         assert spec(tmp_path, {**types("worker"), key: "5"}).roles["worker"].timeout_after is None
@@ -144,14 +133,34 @@ class TestStages:
             (f'{PREPARE} = "a,b" (tony.xml:7)', "type b"),
         )
 
-    def test_no_stages(self, tmp_path: Path) -> None:
-        assert waits(spec(tmp_path, types("a", "b"))) == {}
+
+HOROVOD = {"tony.application.framework": "horovod", "tony.worker.instances": "3"}
 
 
-def test_the_kind_of_every_role_is_the_models(tmp_path: Path) -> None:
-    settings: Mapping[str, str] = {**types("a", "b", "c"), UNTRACKED: "b", SIDECAR: "c"}
-    assert {role.kind for role in spec(tmp_path, settings).roles.values()} == {
-        RoleKind.TRACKED,
-        RoleKind.UNTRACKED,
-        RoleKind.SIDECAR,
-    }
+@pytest.mark.parametrize("key", ["instances", "memory", "command"])
+def test_the_driver_is_not_the_users(tmp_path: Path, key: str) -> None:
+    """Whatever is said of it stops the job, unless it is debugged."""
+    given = {"instances": "1", "memory": "1g", "command": "x"}[key]
+    (told,) = list_errors(tmp_path, {**HOROVOD, f"tony.driver.{key}": given})
+    assert "tony.horovod.driver.mode.debug" in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "task"),
+    [
+        ({"tony.chief.instances": "1"}, "chief:0"),
+        ({}, "worker:0"),
+        ({"tony.chief.instances": "1", "tony.application.tensorboard-log-dir": "/logs"}, "tensorboard:0"),
+    ],
+)
+def test_which_task_has_a_port_for_tensorboard(tmp_path: Path, settings: dict[str, str], task: str) -> None:
+    """The chief alone; with a TensorBoard beside the job that one alone."""
+    assert str(spec(tmp_path, {"tony.worker.instances": "2", **settings}).tensorboard_task) == task
+
+
+def test_a_name_that_cannot_be_a_types(tmp_path: Path) -> None:
+    """LinkedIn TonY ignores it; tony refuses it, and the message does not suggest a name that is refused in turn."""
+    first, why, second = list_errors(tmp_path, {"tony.1worker.instances": "1", "tony.1worker.memory": "1g"})[:3]
+    assert first.endswith("unknown setting; 1worker cannot be a type.")
+    assert why.endswith("beginning with a letter.")
+    assert second.endswith("unknown setting; 1worker cannot be a type.")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import stat
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.config.legacy.jobs import list_errors, notes, resolve, spec
+from tests.facts import mentions
 
 ONE = {"tony.worker.instances": "1"}
 RESOURCES = "tony.containers.resources"
@@ -205,3 +208,44 @@ class TestConfiguration:
         found = list_errors(tmp_path, {**ONE, self.HDFS: "a/hdfs-site.xml", self.YARN: "b/yarn-site.xml"})
         assert "are in different folders" in found[0]
         assert "has none of" in list_errors(tmp_path, {**ONE, self.HDFS: "c/hdfs-site.xml"})[0]
+
+
+class TestNoInterpreter:
+    """The archive of the environment is looked into before every task fails."""
+
+    def flags(self, folder: Path, path: str, archive: str = "v.zip") -> tuple[str, ...]:
+        """Those of a job with the usual environment: a folder at its top, and a link."""
+        with zipfile.ZipFile(folder / "v.zip", "w") as file:
+            for name in ("venv/bin/python", "venv/bin/python3", "venv/lib/python/x"):
+                file.writestr(name, "")
+            link = zipfile.ZipInfo("current")
+            link.external_attr = (stat.S_IFLNK | 0o777) << 16
+            file.writestr(link, "venv")
+        return ("--executes", "t.py", "--python_venv", archive, "--python_binary_path", path)
+
+    def test_it_is_refused_with_the_right_path(self, tmp_path: Path) -> None:
+        """As LinkedIn TonY's page on PyTorch has it, whose archive has another folder."""
+        (found,) = list_errors(tmp_path, ONE, *self.flags(tmp_path, "bin/python"))
+        assert mentions(
+            found,
+            '--python_binary_path = "bin/python" (command line)',
+            "v.zip",
+            "venv/",
+            "--python_binary_path=venv/bin/python",
+        )
+        (found,) = list_errors(tmp_path, ONE, *self.flags(tmp_path, "bin/pypy"))
+        assert found.endswith("; name a file of the archive, or an absolute path on the nodes.")
+
+    @pytest.mark.parametrize(
+        "path",
+        ["venv/bin/python", "./venv/bin/python3", "venv/bin/python -u", "/usr/bin/python3", "current/bin/python3"],
+    )
+    def test_not_if_it_is_there(self, tmp_path: Path, path: str) -> None:
+        """Or outside the environment, or behind a link."""
+        assert notes(tmp_path, ONE, *self.flags(tmp_path, path)) == []
+
+    def test_not_if_it_cannot_be_known(self, tmp_path: Path) -> None:
+        """An archive of another kind, or elsewhere."""
+        (tmp_path / "v.tar").write_bytes(b"no zip")
+        assert notes(tmp_path, ONE, *self.flags(tmp_path, "bin/python", "v.tar")) == []
+        assert notes(tmp_path, ONE, *self.flags(tmp_path, "bin/python", "hdfs://nn/v.zip")) == []
