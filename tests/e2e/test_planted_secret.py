@@ -19,7 +19,7 @@ import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.test_tensorboard import portal_of
-from tony.web.api.operation_table import OPERATIONS
+from tony.web.api.server import OPERATIONS
 
 pytestmark = pytest.mark.e2e
 

@@ -24,7 +24,7 @@ from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.layout import Home, JobFolder
-from tony.web.api.operation_table import OPERATIONS
+from tony.web.api.server import OPERATIONS
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 

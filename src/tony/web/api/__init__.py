@@ -1,11 +1,10 @@
-"""The JSON API, `/api/v1/`: the data of the pages. One table of operations defines routes and OpenAPI document.
+"""The JSON API, `/api/v1/`: the data of the pages. A decorator declares each operation at its handler.
 
 operation         definition of an operation: path, parameters, response
-responses         response types that are not in `model/`
-operation_table   all operations
+response_types    response types that are not in `model/`
+job_operations, log_operations, job_actions   the operations
 server            routing, authentication, parameters, encoding of responses
 openapi           JSON Schema of dataclasses, and the OpenAPI document
-jobs, job_parts, logs, job_actions   handlers of the operations
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tony import clock
 from tony.errors import InfraError
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_report import JobReport
-from tony.web.api.operation import ApiError, OperationCall
+from tony.web.api.operation import ApiError, OperationCall, Operations, Parameter, ParameterKind
 from tony.web.api.response_types import ActionAccepted, TaskStacks
 from tony.web.authorization import PortalAction
 
@@ -46,37 +46,50 @@ class RefusalLog:
 
 
 _refusals = RefusalLog()
+OPERATIONS = Operations()
 
 
-async def stop(call: OperationCall) -> ActionAccepted:
-    """Stop the job."""
+@OPERATIONS.add("/jobs/{job}/stop", changes=True)
+async def stop_job(call: OperationCall) -> ActionAccepted:
+    """Stop a job."""
     view, report = await _authorize(call, "stop")
-    await view.kill(actor=_format_actor(call))
+    await view.kill(actor=call.portal_user.name)
     return _accept(call, report, "stop")
 
 
-async def restart(call: OperationCall) -> ActionAccepted:
-    """Stop the current session and start the next."""
+@OPERATIONS.add("/jobs/{job}/restart", changes=True)
+async def restart_job(call: OperationCall) -> ActionAccepted:
+    """Stop a job's session and start the next; does not count against max_restarts."""
     view, report = await _authorize(call, "restart")
-    await view.restart(_format_actor(call))
+    await view.restart(call.portal_user.name)
     return _accept(call, report, "restart")
 
 
-async def request_stacks(call: OperationCall) -> TaskStacks:
-    """Return the stack traces of a task."""
+@OPERATIONS.add(
+    "/jobs/{job}/stacks",
+    Parameter("task", "a task such as worker:0", ParameterKind.TASK, required=True),
+    changes=True,
+)
+async def dump_stacks(call: OperationCall) -> TaskStacks:
+    """Return the stack traces of a running task."""
     view, report = await _authorize(call, "stacks")
     task = call.find_task(report)
-    async with aclosing(view.stacks(task, actor=_format_actor(call))) as answers:
+    async with aclosing(view.stacks(task, actor=call.portal_user.name)) as answers:
         found = await anext(answers)
     if not found.text:
         raise InfraError(found.problem)
     return TaskStacks(job=report.job, task=task, text=found.text, how=found.how, problem=found.problem, name=found.name)
 
 
+@OPERATIONS.add(
+    "/jobs/{job}/log-level",
+    Parameter("level", "minimum level", required=True, choices=("debug", "info", "warning", "error")),
+    changes=True,
+)
 async def set_log_level(call: OperationCall) -> ActionAccepted:
-    """Set the log level of the application master and its executors."""
+    """Set the log level of a job's application master and executors."""
     view, report = await _authorize(call, "log-level")
-    await view.set_log_level(call.values["level"], _format_actor(call))
+    await view.set_log_level(call.values["level"], call.portal_user.name)
     return _accept(call, report, f"log-level {call.values['level']}")
 
 
@@ -108,9 +121,5 @@ async def _authorize(call: OperationCall, what: str) -> tuple[DirectoryJobView, 
     return view, report
 
 
-def _format_actor(call: OperationCall) -> str:
-    return call.portal_user.name
-
-
 def _accept(call: OperationCall, report: JobReport, what: str) -> ActionAccepted:
-    return ActionAccepted(job=report.job, asked=what, actor=_format_actor(call))
+    return ActionAccepted(job=report.job, asked=what, actor=call.portal_user.name)

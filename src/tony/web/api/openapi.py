@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from tony import __version__
 from tony.model.codec import Json
 from tony.model.job_query import MAX_WORD_CHARACTERS
-from tony.web.api.operation import Operation, Parameter, ParameterKind
+from tony.web.api.operation import BYTES, Operation, Parameter, ParameterKind
 from tony.web.api.response_types import ChangeBody, ErrorAnswer
 
 _PLAIN: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
@@ -110,9 +110,9 @@ def _build_operation(each: Operation, schemas: Schemas, error: Json) -> Json:
     answers: dict[str, Json] = {
         "200": {
             "description": each.what,
-            "content": _build_content(schemas.build_schema(each.answer), each.media)
+            "content": _build_content(schemas.build_schema(each.answer))
             if each.answer is not None
-            else {each.media: {"schema": {"type": "string", "contentMediaType": each.media}}},
+            else {BYTES: {"schema": {"type": "string", "contentMediaType": BYTES}}},
         },
         "4XX": error,
         "5XX": error,
@@ -133,8 +133,8 @@ def _build_operation(each: Operation, schemas: Schemas, error: Json) -> Json:
     return made
 
 
-def _build_content(schema: Json, media: str = "application/json") -> Json:
-    return {media: {"schema": schema}}
+def _build_content(schema: Json) -> Json:
+    return {"application/json": {"schema": schema}}
 
 
 def _build_parameter(parameter: Parameter) -> Json:
@@ -151,7 +151,7 @@ def _build_parameter_schema(parameter: Parameter) -> Json:
     schema: dict[str, Json] = {"type": "string"}
     if parameter.kind in (ParameterKind.INTEGER, ParameterKind.NUMBER):
         schema = {"type": parameter.kind.value}
-        schema["minimum"], schema["maximum"] = parameter.minimum, parameter.maximum
+        schema["minimum"], schema["maximum"] = parameter.least, parameter.most
     elif parameter.kind is ParameterKind.TRUTH:
         schema["enum"] = ["yes", "no"]
     elif parameter.kind is ParameterKind.TASK:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 from urllib.parse import quote
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.ids import TaskId
@@ -25,6 +26,9 @@ _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,16})?([eE][+-]?[0-9]{1,3})?")
 _LARGEST_NUMBER = 10**15
 #: The same message for both cases, so that it does not reveal whether a job exists.
 NO_JOB = "The job does not exist, or you do not have permission to view it."
+
+#: Media type of responses that are not JSON.
+BYTES = "application/octet-stream"
 
 
 class ApiError(Exception):
@@ -58,7 +62,7 @@ class ParameterKind(Enum):
     WORDS = "words"  #: comma-separated values out of `choices`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of an operation.
 
@@ -66,30 +70,20 @@ class Parameter:
         what: description.
         in_path: it is part of the path, not of the query.
         usual: default value.
-        least: lower bound of a number, inclusive; None: `minimum`.
-        most: upper bound of a number, inclusive; None: `maximum`.
+        least, most: bounds of a number, inclusive.
         choices: allowed values; empty: any.
     """
 
     name: str
     what: str
     kind: ParameterKind = ParameterKind.TEXT
+    _: KW_ONLY
     in_path: bool = False
     required: bool = False
     usual: Any = None
-    least: int | None = None
-    most: int | None = None
+    least: int = -_LARGEST_NUMBER
+    most: int = _LARGEST_NUMBER
     choices: tuple[str, ...] = ()
-
-    @property
-    def minimum(self) -> int:
-        """The smallest number accepted."""
-        return -_LARGEST_NUMBER if self.least is None else self.least
-
-    @property
-    def maximum(self) -> int:
-        """The largest number accepted."""
-        return _LARGEST_NUMBER if self.most is None else self.most
 
     def read(self, text: str) -> Any:
         """Parse the parameter's value.
@@ -122,8 +116,8 @@ class Parameter:
         return text
 
     def _check_bounds(self, value: Any) -> Any:
-        if not self.minimum <= value <= self.maximum:
-            raise ValueError(f"a number from {self.minimum} to {self.maximum} is expected")
+        if not self.least <= value <= self.most:
+            raise ValueError(f"a number from {self.least} to {self.most} is expected")
         return value
 
 
@@ -168,7 +162,13 @@ class OperationCall:
         return task
 
 
-Handler = Callable[[OperationCall], Awaitable[object]]
+Handler = Callable[[OperationCall], Awaitable[Any]]
+H = TypeVar("H", bound=Handler)
+#: Of every operation whose path has its name in braces.
+_PATH_PARAMETERS = (
+    Parameter("job", "the job's id", in_path=True, required=True),
+    Parameter("name", "name of a log, as listed by `logs`", in_path=True, required=True),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +179,7 @@ class Operation:
         name: unique; the OpenAPI `operationId`.
         path: below `/api/v1`, with parameters as `{job}`.
         what: description, one line.
-        answer: type of the response, for the codec; None for responses that are not JSON.
-        details: further description.
-        media: media type of the response.
+        answer: type of the response, for the codec; None for responses of bytes.
         changes: it changes something: uses PUT, and needs a page token or an API token.
     """
 
@@ -189,16 +187,48 @@ class Operation:
     path: str
     what: str
     handler: Handler
-    answer: Any = None
-    parameters: Sequence[Parameter] = field(default_factory=tuple)
-    details: str = ""
-    media: str = "application/json"
-    changes: bool = False
+    answer: Any
+    parameters: Sequence[Parameter]
+    changes: bool
 
     @property
     def method(self) -> str:
         """The HTTP method."""
         return "PUT" if self.changes else "GET"
+
+
+class Operations(list[Operation]):
+    """Some operations, each declared by decorating its handler with `add`."""
+
+    def add(self, path: str, *parameters: Parameter, changes: bool = False) -> Callable[[H], H]:
+        """Declare the decorated function an operation, with its name, docstring and return type."""
+
+        def declare(handler: H) -> H:
+            first, *others = handler.__name__.split("_")
+            answer = get_type_hints(handler)["return"]
+            operation = Operation(
+                name=first + "".join(word.title() for word in others),
+                path=path,
+                what=handler.__doc__ or "",
+                handler=handler,
+                answer=None if answer is Response else answer,
+                parameters=(*(each for each in _PATH_PARAMETERS if f"{{{each.name}}}" in path), *parameters),
+                changes=changes,
+            )
+            self.append(operation)
+            return handler
+
+        return declare
+
+
+def text_parameter(name: str, what: str, *choices: str) -> Parameter:
+    """Return an optional parameter of text, empty by default."""
+    return Parameter(name, what, usual="", choices=choices)
+
+
+def number_parameter(name: str, what: str, usual: int, *, least: int = 1, most: int = _LARGEST_NUMBER) -> Parameter:
+    """Return an optional parameter of a whole number."""
+    return Parameter(name, what, ParameterKind.INTEGER, usual=usual, least=least, most=most)
 
 
 def build_download_headers(name: str) -> dict[str, str]:

@@ -31,11 +31,12 @@ from tony.errors import (
 )
 from tony.jobs.directory.secret_patterns import JSON
 from tony.linux.thread_pools import to_thread
-from tony.model.codec import DecodeError, from_plain, to_plain
+from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.strict_json import loads
 from tony.protocol.error_codes import Code
-from tony.web.api.operation import NO_JOB, ApiError, Operation, OperationCall
-from tony.web.api.operation_table import OPERATIONS
+from tony.web.api import job_actions, job_operations, log_operations
+from tony.web.api.openapi import build_document
+from tony.web.api.operation import NO_JOB, ApiError, Operation, OperationCall, Operations
 from tony.web.api.response_types import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.authorization import AccessDenied, User
 from tony.web.job_provider import JobProvider
@@ -46,6 +47,15 @@ PREFIX = "/api/v1"
 #: Maximum size of a request body.
 _MAX_BODY_BYTES = 16 << 10
 _log = logging.getLogger(__name__)
+OPERATIONS = Operations(
+    (*job_operations.OPERATIONS, *log_operations.OPERATIONS, *job_actions.OPERATIONS),
+)
+
+
+@OPERATIONS.add("/openapi.json")
+async def openapi(call: OperationCall) -> Json:
+    """Return this document."""
+    return build_document(OPERATIONS)
 
 
 class Api(BaseRoute):

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from tony import clock
 from tony.advice.wasted_hours import Hours, WeekOfWaste
+from tony.web.job_advice import MAX_JOBS, WEEK, compute_waste
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
-from tony.web.unused_resources import MAX_JOBS, WEEK, compute_waste
 
 #: Periods offered, in weeks.
 _WEEKS = (1, 4, 12, 52)

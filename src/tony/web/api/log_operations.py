@@ -1,4 +1,4 @@
-"""Operations on the output of tasks."""
+"""Operations that read the output of tasks."""
 
 from __future__ import annotations
 
@@ -6,21 +6,39 @@ import codecs
 
 from starlette.responses import Response, StreamingResponse
 
-from tony.jobs.directory.task_logs import LogBytes, LogSearchResult, TaskLogs
+from tony.jobs.directory.task_logs import LOG_PIECE, LogBytes, LogSearchResult, TaskLogs
 from tony.model.log_name import LogName
-from tony.web.api.operation import ApiError, OperationCall, build_download_headers
+from tony.web.api.operation import (
+    BYTES,
+    ApiError,
+    OperationCall,
+    Operations,
+    Parameter,
+    ParameterKind,
+    build_download_headers,
+    number_parameter,
+)
 from tony.web.api.response_types import LogChunk, LogList
 
+OPERATIONS = Operations()
+_MOST = number_parameter("most", "maximum number of bytes", 64 << 10, most=LOG_PIECE)
 
+
+@OPERATIONS.add("/jobs/{job}/logs", Parameter("task", "a task such as worker:0", ParameterKind.TASK, required=True))
 async def list_logs(call: OperationCall) -> LogList:
-    """Return the list of a task's logs."""
+    """Return the logs of a task: one for each stream of each task attempt."""
     view, report = await call.find_job()
     found = view.task_logs(call.find_task(report))
     return LogList(logs=tuple(await found.files()), missing=await found.explain_missing())
 
 
-async def get_chunk(call: OperationCall) -> LogChunk:
-    """Return a part of a log as text."""
+@OPERATIONS.add(
+    "/jobs/{job}/logs/{name}",
+    Parameter("offset", "of the first byte; negative: relative to the end", ParameterKind.INTEGER, usual=0),
+    _MOST,
+)
+async def read_log(call: OperationCall) -> LogChunk:
+    """Return a part of a log as text. Continue at `next`."""
     name, found = await _read(call)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     # A character that is cut off at the end belongs to the next part, unless this part has nothing else.
@@ -33,14 +51,21 @@ async def get_chunk(call: OperationCall) -> LogChunk:
     )
 
 
-async def get_raw(call: OperationCall) -> Response:
-    """Return a part of a log as bytes."""
+@OPERATIONS.add("/jobs/{job}/logs/{name}/bytes", number_parameter("offset", "of the first byte", 0, least=0), _MOST)
+async def read_log_bytes(call: OperationCall) -> Response:
+    """Return a part of a log as bytes, with secrets masked; empty after the end."""
     name, found = await _read(call)
-    return Response(found.data, media_type="application/octet-stream", headers=build_download_headers(name))
+    return Response(found.data, media_type=BYTES, headers=build_download_headers(name))
 
 
-async def find(call: OperationCall) -> LogSearchResult:
-    """Search a log."""
+@OPERATIONS.add(
+    "/jobs/{job}/logs/{name}/find",
+    Parameter("text", "the text; ASCII case is ignored", required=True),
+    number_parameter("offset", "where to start", 0, least=0),
+    Parameter("backwards", "search before `offset`", ParameterKind.TRUTH, usual=False),
+)
+async def find_in_log(call: OperationCall) -> LogSearchResult:
+    """Find the line of a log that contains a text. Searches a part of the log; continue at `until`."""
     name, logs = await _find_log(call)
     try:
         return await logs.find(name, call.values["text"], call.values["offset"], backwards=call.values["backwards"])
@@ -48,13 +73,14 @@ async def find(call: OperationCall) -> LogSearchResult:
         raise _build_missing_error(name) from None
 
 
-async def get_whole_log(call: OperationCall) -> Response:
+@OPERATIONS.add("/jobs/{job}/logs/{name}/download")
+async def download_log(call: OperationCall) -> Response:
     """Return a whole log."""
     name, logs = await _find_log(call)
     if not any(file.name == name for file in await logs.files()):
         raise _build_missing_error(name)
     headers = build_download_headers(f"{call.values['job']}.{name}.log")
-    return StreamingResponse(logs.read_all(name), media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(logs.read_all(name), media_type=BYTES, headers=headers)
 
 
 async def _read(call: OperationCall) -> tuple[str, LogBytes]:

@@ -14,10 +14,10 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import TEST_PROXY, fetch
 from tony.history.event_log import segments
 from tony.model.layout import Home
-from tony.web import unused_resources
+from tony.web import job_advice
 from tony.web.app import create
 from tony.web.authorization import AuthMethod, User
-from tony.web.unused_resources import compute_waste
+from tony.web.job_advice import compute_waste
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 
@@ -56,15 +56,15 @@ async def test_a_slow_computation_continues_with_the_next_request(
     """Results are kept; jobs without events are skipped."""
     job = "local-20260101-000000-abcdef"
     segments(Home(tmp_path).job(job).path)[0].unlink()
-    monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
+    monkeypatch.setattr(job_advice, "_TIME_LIMIT_SECONDS", -1.0)
     assert (0, 0, 3) == _counts(await compute_waste(make_user("ann"), source, since=0.0))
-    monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", 60.0)
+    monkeypatch.setattr(job_advice, "_TIME_LIMIT_SECONDS", 60.0)
     assert (2, 1, 0) == _counts(await compute_waste(make_user("ann"), source, since=0.0))
-    monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
+    monkeypatch.setattr(job_advice, "_TIME_LIMIT_SECONDS", -1.0)
     assert (2, 1, 0) == _counts(await compute_waste(make_user("ann"), source, since=0.0))
 
 
-def _counts(found: unused_resources.UnusedHours) -> tuple[int, int, int]:
+def _counts(found: job_advice.UnusedHours) -> tuple[int, int, int]:
     return found.jobs, found.unknown, found.left
 
 
