@@ -24,7 +24,7 @@ from tony.model.job_query import JobsPage, Query
 from tony.portal.job_index import index_schema
 from tony.portal.job_index.index_query import IndexQuery
 from tony.portal.job_index.index_schema import IndexEntry
-from tony.portal.job_index.index_writer import IndexUpdater, read_entry
+from tony.portal.job_index.index_writer import IndexUpdater
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -39,8 +39,6 @@ _WRITER_CACHE_KIB = 48_000
 _CHECKPOINT_PAGES = 2_000
 #: Steps of SQLite's virtual machine between two checks of the deadline.
 _STEPS_PER_CHECK = 200_000
-#: Idle readers kept for later queries.
-_MAX_IDLE_READERS = 4
 #: Damaged files kept; older ones are removed.
 _MAX_DAMAGED_FILES = 2
 
@@ -60,20 +58,6 @@ class IndexedRecord:
     ended: bool
 
 
-@dataclass(slots=True)
-class _IndexReader:
-    """A connection for reading, the file it has open, and the deadline of its current query."""
-
-    connection: sqlite3.Connection
-    generation: int
-    inode: int
-    deadline: float = 0.0
-
-    def is_late(self) -> bool:
-        """SQLite's progress handler: True interrupts the query."""
-        return clock.monotonic() > self.deadline
-
-
 class JobIndex:
     """An index file. Thread-safe; writers are serialised.
 
@@ -83,9 +67,7 @@ class JobIndex:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._pool: list[_IndexReader] = []
         self._mutex = threading.RLock()  # for writing
-        self._pool_lock = threading.Lock()  # for the pool of idle readers: getting one does not wait for a writer
         self._generation = 0
         self._writer: tuple[sqlite3.Connection, IndexUpdater] | None = None
         self._inode = 0
@@ -116,11 +98,9 @@ class JobIndex:
             return True
 
     def close(self) -> None:
-        """Close all connections and release the lock. May be called twice."""
+        """Stop writing and release the lock. May be called twice."""
         with self._mutex:
-            self._generation += 1
             self._drop_writer()
-            self._drop_readers()
             if self._lock >= 0:
                 os.close(self._lock)
                 self._lock = -1
@@ -140,7 +120,12 @@ class JobIndex:
 
     def find_entry(self, job: str) -> IndexEntry | None:
         """Return one job; None if it is not in the index."""
-        return self._query_or_default(lambda connection: _find_entry(connection, job), None)
+
+        def look_up(connection: sqlite3.Connection) -> IndexEntry | None:
+            rid = index_schema.find_row(connection, job)
+            return None if rid is None else index_schema.read_entry(connection, rid)
+
+        return self._query_or_default(look_up, None)
 
     def find_known(self, jobs: Iterable[str]) -> Mapping[str, IndexedRecord]:
         """Return what is known of some jobs (about a thousand at most); unknown ones are left out."""
@@ -157,14 +142,16 @@ class JobIndex:
         """Return the newest jobs of a location that have not ended; or those that are damaged."""
 
         def look_up(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
-            where = "where p.address = ? and j.ended is null and (d.damaged != '') = ? order by d.rid desc limit ?"
-            return _collect_known(connection.execute(f"{_KNOWN} {where}", (place, damaged, most)))
+            where = "where p.kind = 'place' and p.text = ? and j.ended is null and d.damaged = ?"
+            return _collect_known(
+                connection.execute(f"{_KNOWN} {where} order by d.rid desc limit ?", (place, damaged, most))
+            )
 
         return self._query_or_default(look_up, {})
 
     def count_jobs(self, place: str) -> int:
         """Return the number of jobs of a location."""
-        sql = "select count(*) from place p join job j on j.place = p.id where p.address = ?"
+        sql = "select coalesce(sum(jobs), 0) from word where kind = 'place' and text = ?"
         return self._query_or_default(lambda connection: int(connection.execute(sql, (place,)).fetchone()[0]), 0)
 
     def iterate_ids(self, place: str) -> Iterator[str]:
@@ -173,8 +160,8 @@ class JobIndex:
 
         def read_batch(connection: sqlite3.Connection) -> list[tuple[int, str]]:
             return connection.execute(
-                "select d.rid, d.id from place p join job j on j.place = p.id join detail d using (rid) "
-                "where p.address = ? and j.rid < ? order by j.rid desc limit 1000",
+                "select d.rid, d.id from word p join job j on j.place = p.id join detail d using (rid) "
+                "where p.kind = 'place' and p.text = ? and j.rid < ? order by j.rid desc limit 1000",
                 (place, after),
             ).fetchall()
 
@@ -213,7 +200,7 @@ class JobIndex:
             return self._with_recovery(lambda: what(self._open_writer()))
 
     def _open_writer(self) -> IndexUpdater:
-        if self._writer and not self._is_there(self._inode):
+        if self._writer and (not self.path.exists() or self.path.stat().st_ino != self._inode):
             raise _DamagedIndexError("it was removed")
         if self._writer is None:
             connection = self._connect(_WRITER_CACHE_KIB)
@@ -228,17 +215,6 @@ class JobIndex:
             self._inode = self.path.stat().st_ino
         return self._writer[1]
 
-    def _is_there(self, inode: int) -> bool:
-        try:
-            return self.path.stat().st_ino == inode
-        except FileNotFoundError:
-            return False
-
-    def _drop_readers(self) -> None:
-        with self._pool_lock:
-            while self._pool:
-                self._pool.pop().connection.close()
-
     def _drop_writer(self) -> None:
         if self._writer:
             with contextlib.suppress(sqlite3.Error):
@@ -249,51 +225,17 @@ class JobIndex:
         """Read from the index; return `default` if the file does not exist or has no tables yet."""
 
         def read() -> T:
-            with self._take_reader() as connection:
-                return default if connection is None else what(connection)
+            if not self.path.exists():
+                return default
+            with contextlib.closing(self._connect(_READER_CACHE_KIB)) as connection:
+                connection.execute("pragma query_only = 1")
+                deadline = clock.monotonic() + QUERY_TIMEOUT_SECONDS
+                connection.set_progress_handler(lambda: clock.monotonic() > deadline, _STEPS_PER_CHECK)
+                return what(connection) if index_schema.is_made(connection) else default
 
         if self._lock < 0:
             return self._translate_errors(read)
         return self._with_recovery(read)
-
-    @contextlib.contextmanager
-    def _take_reader(self) -> Iterator[sqlite3.Connection | None]:
-        """Take a reader from the pool, or open a new one."""
-        with self._pool_lock:
-            reader = self._pool.pop() if self._pool else None
-            generation = self._generation
-        if reader is not None and not self._is_there(reader.inode):  # the writer has recreated the file
-            reader.connection.close()
-            reader = None
-        if reader is None:
-            reader = self._create_reader(generation)
-        if reader is None:
-            yield None
-            return
-        reader.deadline = clock.monotonic() + QUERY_TIMEOUT_SECONDS
-        try:
-            yield reader.connection
-        finally:
-            with self._pool_lock:
-                keep = reader.generation == self._generation and len(self._pool) < _MAX_IDLE_READERS
-                if keep:
-                    self._pool.append(reader)
-            if not keep:
-                reader.connection.close()
-
-    def _create_reader(self, generation: int) -> _IndexReader | None:
-        try:
-            inode = self.path.stat().st_ino  # if it is recreated right now, the next query notices
-        except FileNotFoundError:
-            return None
-        connection = self._connect(_READER_CACHE_KIB)
-        connection.execute("pragma query_only = 1")
-        if not index_schema.is_made(connection):
-            connection.close()
-            return None
-        reader = _IndexReader(connection, generation, inode)
-        connection.set_progress_handler(reader.is_late, _STEPS_PER_CHECK)
-        return reader
 
     def _connect(self, cache: int) -> sqlite3.Connection:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # SQLite's own mode is wider
@@ -307,7 +249,7 @@ class JobIndex:
     def _translate_errors(self, what: Callable[[], T]) -> T:
         try:
             return what()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except (sqlite3.Error, *index_schema.DAMAGED_TEXT_ERRORS) as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
                 raise StorageError(
                     f"the query took longer than {QUERY_TIMEOUT_SECONDS:.0f} s; narrow it down"
@@ -332,8 +274,7 @@ class JobIndex:
         return self._translate_errors(what)
 
     def _put_aside(self, why: BaseException) -> None:
-        self._generation += 1  # active readers then close the old file themselves
-        self._drop_readers()
+        self._generation += 1
         self._drop_writer()
         aside = sorted(self.path.parent.glob(f"{self.path.name}.damaged-*"))
         for old in aside[: max(0, len(aside) + 1 - _MAX_DAMAGED_FILES)]:
@@ -348,8 +289,8 @@ class JobIndex:
 
 
 _KNOWN = """
-select d.id, p.address, d.path, d.stamp, j.ended is not null
-from detail d join job j using (rid) join place p on p.id = j.place
+select d.id, p.text, d.path, d.stamp, j.ended is not null
+from detail d join job j using (rid) join word p on p.id = j.place
 """
 
 
@@ -358,11 +299,6 @@ def _collect_known(rows: Iterable[tuple[str, str, str, str, int]]) -> dict[str, 
         job: IndexedRecord(place=place, path=path, stamp=stamp, ended=bool(ended))
         for job, place, path, stamp, ended in rows
     }
-
-
-def _find_entry(connection: sqlite3.Connection, job: str) -> IndexEntry | None:
-    row = connection.execute("select rid from detail where id = ?", (job,)).fetchone()
-    return row and read_entry(connection, row[0])
 
 
 class _DamagedIndexError(Exception):

@@ -1,44 +1,45 @@
-"""The tables of the index.
+"""The tables of the index, and the full text of a job in them.
 
     word       a value shared by many jobs (a user, a state, a tag), and the number of jobs that have it
     job        columns for sorting and filtering, in few bytes; the row id is the submission time in milliseconds
-    detail     columns for display
+    detail     the values of the job's list entry as a JSON list, and the location of its directory
     job_text   full text: posting lists of words. Filter values are stored as reserved words, so that filters and search
                are one merge of lists that are already in the order of submission
-    place      locations of histories
 
 Jobs submitted in the same millisecond get row ids a few milliseconds apart; the exact time is in `detail`.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from zlib import crc32
 
+from tony.model.codec import DecodeError, from_plain
+from tony.model.job_query import DAMAGED
 from tony.model.job_summary import JobHead
 
-#: Incremented with every change below: an index of another version is recreated.
-VERSION = 2
 #: Result codes of SQLite.
 _CORRUPT = 11
 _NOT_A_DATABASE = 26
 #: Bytes of a page: large, because rows are short and few reads are better for a cold cache.
 _PAGE = 8192
-
-_TABLES = """
+#: The values of `detail.head`.
+HEAD_FIELDS = tuple(each.name for each in fields(JobHead))
+#: Values shared by many jobs, of which each job has one: columns of `job`.
+KINDS = ("user", "state", "framework", "scheduler", "queue", "failure", "place")
+_TABLES = f"""
 create table word (id integer primary key, kind text not null, text text not null, jobs integer not null default 0);
 create unique index word_text on word (kind, text);
-create table place (id integer primary key, address text not null unique);
 create table job (
-    rid integer primary key, name text not null, user integer not null, state integer not null,
-    framework integer not null, scheduler integer not null, queue integer not null, failure integer not null,
-    cause integer not null, ended integer, took integer, tasks integer, restarts integer not null,
-    sessions integer not null, gpu real, gb real, pinned integer not null, place integer not null);
+    rid integer primary key, name text not null, {", ".join(f"{kind} integer not null" for kind in KINDS)},
+    ended integer, took integer, tasks integer, restarts integer not null, gpu real, gb real);
 create table detail (
-    rid integer primary key, id text not null, submitted real not null, ended real, exit_code integer,
-    reason text not null, tags text not null, people text not null, damaged text not null, path text not null,
-    stamp text not null);
-create unique index detail_id on detail (id);
+    rid integer primary key, id text not null unique, head text not null, path text not null, stamp text not null,
+    damaged integer not null);
 create virtual table job_text using fts5 (text, content='', detail=none, prefix='2 3', tokenize='unicode61');
 """
 #: Sort columns, and the rows that their SQL index contains.
@@ -52,28 +53,31 @@ SORTED = {
     "gb": " where gb > 0",
 }
 #: Covering indexes: each contains the filter columns, so that following it needs no table access.
-_INDEXES = "".join(
+_INDEXES = "create index job_place on job (place, ended);" + "".join(
     f"create index job_{column} on job ({column}, rid, user, state, framework, scheduler, queue, failure){where};"
     for column, where in SORTED.items()
 )
-_OTHERS = "create index job_place on job (place, ended);"
+#: An index with other tables or values is recreated.
+_VERSION = crc32(f"{_TABLES}{_INDEXES}{HEAD_FIELDS}".encode()) >> 1
+#: Raised for text in a damaged file, or in SQLite's message about it, that cannot be decoded.
+DAMAGED_TEXT_ERRORS = (UnicodeDecodeError, json.JSONDecodeError, DecodeError)
 
 
 def make(connection: sqlite3.Connection) -> None:
     """Create the tables in an empty file."""
     connection.execute(f"pragma page_size = {_PAGE}")
     connection.execute("pragma journal_mode = wal")
-    connection.executescript(f"begin; {_TABLES} {_INDEXES} {_OTHERS} pragma user_version = {VERSION}; commit;")
+    connection.executescript(f"begin; {_TABLES} {_INDEXES} pragma user_version = {_VERSION}; commit;")
 
 
 def is_made(connection: sqlite3.Connection) -> bool:
     """Return True if the tables exist and have the current version."""
-    return bool(connection.execute("pragma user_version").fetchone()[0] == VERSION)
+    return bool(connection.execute("pragma user_version").fetchone()[0] == _VERSION)
 
 
 def is_damage(error: BaseException | None) -> bool:
     """Return True if an error means that the file is corrupt, not just locked or the disk full."""
-    if isinstance(error, UnicodeDecodeError):  # SQLite's message contains damaged text that Python cannot decode
+    if isinstance(error, DAMAGED_TEXT_ERRORS):
         return True
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (_CORRUPT, _NOT_A_DATABASE)
@@ -98,3 +102,93 @@ class IndexEntry:
     place: str
     path: str
     stamp: str = ""
+
+
+def find_row(connection: sqlite3.Connection, job: str) -> int | None:
+    """Return the row id of a job; None if it is not in the index."""
+    row = connection.execute("select rid from detail where id = ?", (job,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
+    """Return the entry of one row; None if it was just removed."""
+    row = connection.execute(
+        "select d.head, p.text, d.path, d.stamp from detail d join job j using (rid) join word p on p.id = j.place "
+        "where d.rid = ?",
+        (rid,),
+    ).fetchone()
+    if row is None:
+        return None
+    head, place, path, stamp = row
+    return IndexEntry(
+        head=from_plain(JobHead, dict(zip(HEAD_FIELDS, json.loads(head), strict=True))),
+        place=place,
+        path=path,
+        stamp=stamp,
+    )
+
+
+# --- full text --------------------------------------------------------------------------------------------------------
+
+#: First character of reserved words: a private-use character, which the tokenizer takes for a letter.
+_MARK = "\ue000"
+#: Maximum characters indexed and kept of names and messages, which can be of any length.
+MAX_NAME_CHARACTERS = 200
+MAX_REASON_CHARACTERS = 500
+#: Maximum words of a search.
+_MAX_WORDS = 12
+#: Minimum letters of a last word that matches as a prefix; indexed prefixes are shorter.
+_MIN_PREFIX = 2
+
+
+def collect_words(entry: IndexEntry) -> list[tuple[str, str]]:
+    """Return kind and text of a job's shared values: one of each of `KINDS`, then its tags and readers."""
+    head = entry.head
+    state = DAMAGED if head.damaged else head.state.value
+    failure = head.failure_class.value if head.failure_class else ""
+    single = (head.user, state, head.framework, head.scheduler, head.queue, failure, entry.place)
+    readers = dict.fromkeys((*head.viewers, *head.editors))
+    return [
+        *zip(KINDS, single, strict=True),
+        *(("tag", tag) for tag in head.tags),
+        *(("reader", who) for who in readers),
+    ]
+
+
+def mark(number: int) -> str:
+    """Return the reserved word of a filter value."""
+    return f"{_MARK}{number}"
+
+
+def build_searched_text(head: JobHead) -> str:
+    """Return the searchable text of a job."""
+    return "\n".join((head.job, head.name, head.user, *head.tags, head.damaged or head.reason)).replace(_MARK, " ")
+
+
+def build_expression(text: str, marks: Iterable[str]) -> str:
+    """Return a full-text expression for every word of a search (the last one as a prefix) and every filter.
+
+    A search without letters and digits matches nothing: its expression is a reserved word that no job has.
+
+    Args:
+        marks: further expressions that must match as well.
+    """
+    parts = [f'"{word}"' for word in [*_split_words(text)][:_MAX_WORDS]]
+    if parts and len(parts[-1]) >= _MIN_PREFIX + 2:
+        parts[-1] += "*"  # it may be still being typed
+    if text.strip() and not parts:
+        parts.append(f'"{mark(0)}"')
+    return " AND ".join((*parts, *marks))
+
+
+def _split_words(text: str) -> Iterator[str]:
+    """Split text as the tokenizer does: a word consists of letters, digits and combining marks."""
+    word = ""
+    for char in text.replace(_MARK, " ").replace("\0", " "):
+        if unicodedata.category(char)[0] in "LN" or unicodedata.category(char) in ("Co", "Mn", "Mc"):
+            word += char
+        elif word:
+            yield word
+            word = ""
+    if word:
+        yield word
