@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import logging
+import queue
+import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 from tony import clock
-from tony.errors import TonyError, join_lines
+from tony.errors import StorageError, TonyError, join_lines
 from tony.portal.histories import history_layouts
-from tony.portal.histories.bounded_readers import Readers
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.portal.histories.job_dir_copies import Listings
 from tony.portal.histories.record_reader import build_damaged_head, build_stamp, open_stamp, read
 from tony.portal.job_index.index import IndexedRecord, JobIndex
 from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 T = TypeVar("T")
+R = TypeVar("R")
 _log = logging.getLogger(__name__)
 #: Jobs queried and indexed in one batch; after some seconds a smaller batch is written.
 _BATCH_JOBS = 500
@@ -251,10 +253,7 @@ class Scanner:
         return known is not None and known.place == self.store.address and known.path == place.path
 
     def _read(self, looks: Iterable[_ReadTask]) -> None:
-        readers: Readers[_ReadTask, IndexEntry | _NoEntry | None] = Readers(
-            self._read_folder, _THREADS, MAX_PAUSE_SECONDS
-        )
-        self._put(readers.read_each(looks))
+        self._put(read_each(self._read_folder, looks, _THREADS, MAX_PAUSE_SECONDS))
 
     def _read_folder(self, look: _ReadTask) -> IndexEntry | _NoEntry | None:
         """Read one folder, if it may have changed. Runs in a reader thread."""
@@ -348,6 +347,52 @@ class Scanner:
             self._index.remove(chunk)
 
 
+def read_each(
+    look: Callable[[T], R], items: Iterable[T], threads: int, longest: float, most_lost: int = 8
+) -> Iterator[tuple[T, R | Exception]]:
+    """Call `look` with each item in threads of their own; yield it with the result or error, in order of completion.
+
+    A call that takes too long is abandoned, so that one that hangs does not block the others.
+
+    Args:
+        threads: calls at the same time, without abandoned ones.
+        longest: seconds for one call.
+        most_lost: calls that may be abandoned.
+
+    Raises:
+        StorageError: more calls hang: the whole location does.
+    """
+    done: queue.SimpleQueue[tuple[int, R | Exception]] = queue.SimpleQueue()
+    running: dict[int, tuple[T, float]] = {}  # in the order of their start
+    numbered = enumerate(items)
+    lost = 0
+
+    def work(number: int, item: T) -> None:
+        try:
+            result: R | Exception = look(item)
+        except Exception as error:  # yielded to the consumer
+            result = error
+        done.put((number, result))
+
+    while True:
+        for number, item in islice(numbered, threads - len(running)):
+            running[number] = item, clock.monotonic()
+            threading.Thread(target=work, args=(number, item), daemon=True).start()
+        if not running:
+            return
+        oldest, (_, started_at) = next(iter(running.items()))
+        try:
+            finished, result = done.get(timeout=max(0.0, started_at + longest - clock.monotonic()))
+        except queue.Empty:
+            lost += 1
+            if lost > most_lost:
+                raise StorageError(f"{lost} jobs could not be read within {longest:.0f} s each") from None
+            finished, result = oldest, StorageError(f"it could not be read within {longest:.0f} s")
+        if finished in running:  # else it was abandoned before
+            item, _ = running.pop(finished)
+            yield item, result
+
+
 def _read_folder_item(path: str) -> Item:
     """Return the metadata of a folder of which only the name is known."""
     return Item(name=path.rpartition("/")[2], folder=True)
@@ -364,3 +409,45 @@ def _has(numbers: array[int], number: int) -> bool:
 
 def _split_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+#: Names in one answer of S3; larger folders need, and cost, several requests.
+_NAMES_PER_REQUEST = 1_000
+
+
+class Listings(FileStore):
+    """A store for reading that caches the listings of its folders until `forget`; `find` uses them, too.
+
+    Attributes:
+        request_count: number of listing requests so far, as S3 counts them.
+    """
+
+    def __init__(self, store: FileStore) -> None:
+        self.address, self.local, self.dated = store.address, store.local, store.dated
+        self.request_count = 0
+        self._store = store
+        self._listings: dict[str, Sequence[Item]] = {}
+
+    def forget(self, path: str) -> None:
+        """Drop the cached listing of a folder."""
+        self._listings.pop(path, None)
+
+    def list(self, path: str = "") -> Sequence[Item]:
+        found = self._listings.get(path)
+        if found is None:
+            found = self._listings[path] = self._store.list(path)
+            self.request_count += 1 + len(found) // _NAMES_PER_REQUEST
+        return found
+
+    def find(self, path: str) -> Item | None:
+        folder, _, name = path.rpartition("/")
+        return next((item for item in self.list(folder) if item.name == name), None)
+
+    def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        return self._store.read_pieces(path, offset)
+
+    def write(self, path: str, content: bytes | Path) -> None:
+        raise NotImplementedError
+
+    def remove(self, path: str) -> None:
+        raise NotImplementedError
