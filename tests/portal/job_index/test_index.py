@@ -167,6 +167,12 @@ def test_numbers_that_are_none(index: JobIndex) -> None:
     assert len(found) == 2
 
 
+def test_integers_that_sqlite_cannot_store(index: JobIndex) -> None:
+    """They do not keep the other jobs of their batch out of the index."""
+    index.put([entry(1, tasks=2**70, restarts=2**70), entry(2, tasks=-(2**70), sessions=2**70, exit_code=-(2**70))])
+    assert sorted(each.tasks or 0 for each in index.query_page(Query()).heads) == [-(2**63), 2**63 - 1]
+
+
 def test_only_one_writes_and_all_read(tmp_path: Path) -> None:
     """A second process's writing is refused, and continues when the first has gone."""
     first, second = JobIndex(tmp_path / "index.db"), JobIndex(tmp_path / "index.db")

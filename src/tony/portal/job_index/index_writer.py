@@ -158,6 +158,8 @@ def _limit(entry: IndexEntry) -> IndexEntry:
         "state": JobState.FAILED if head.damaged else head.state,
         "submitted": _check_time(head.submitted) or 0.0,
         "ended": None if head.ended is None else _check_time(head.ended),
+        "tasks": None if head.tasks is None else _limit_integer(head.tasks),
+        "restarts": _limit_integer(head.restarts),
         "gpu_hours": _check_number(head.gpu_hours),
         "gb_hours": _check_number(head.gb_hours),
     }
@@ -167,6 +169,11 @@ def _limit(entry: IndexEntry) -> IndexEntry:
 def _limit_text(text: str, most: int) -> str:
     """Cut a text; replace lone surrogates, which cannot be stored, and NULs, at which SQLite's functions stop."""
     return text[:most].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def _limit_integer(number: int) -> int:
+    """Limit an integer to those that SQLite can store."""
+    return min(max(number, -(2**63)), 2**63 - 1)
 
 
 def _check_number(value: float | None) -> float | None:
