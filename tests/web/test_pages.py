@@ -467,7 +467,7 @@ def test_where_values_were_set(app: ASGIApp) -> None:
         ("/job/local-20200101-000000-000000", 404, "permission to view"),
         ("/nothing", 404, "not found"),
         ("/?state=odd", 400, "not one of"),
-        ("/?after=odd", 400, "cursor"),
+        ("/?after=odd", 400, "not a page key"),
         (f"/job/{JOB}/events?after=x", 400, "whole number"),
         (f"/job/{JOB}/log/worker:0/both", 404, "out and err"),
         ("/?text=" + "x" * 501, 400, "more than 500 characters"),
