@@ -29,7 +29,7 @@ from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
-from tony.portal.histories.history_location import open_location
+from tony.portal.histories.history_locations import open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.api.server import OPERATIONS

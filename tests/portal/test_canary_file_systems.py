@@ -19,7 +19,7 @@ from tony.errors import UserError
 from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import Role
 from tony.model.layout import Home
-from tony.portal.histories.history_location import SCHEMES, open_location
+from tony.portal.histories.history_locations import SCHEMES, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 
 #: Runs a command where a template of fsspec's references is filled in without a sandbox (before 2026.6).

@@ -22,7 +22,7 @@ from tony.history.job_record import write_summary
 from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-from tony.portal.histories.history_location import describe_absences, open_location
+from tony.portal.histories.history_locations import describe_absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.store_interface import FileStore

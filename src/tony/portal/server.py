@@ -22,7 +22,7 @@ from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.login_credentials import TokenFile
 from tony.portal.access.login_routes import LoginRoutes
-from tony.portal.histories.history_location import describe_absences, open_location
+from tony.portal.histories.history_locations import describe_absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create

@@ -22,9 +22,8 @@ from tony.web.api.server import Api
 from tony.web.assets import load_assets
 from tony.web.authorization import UNAUTHENTICATED, AccessDenied, User
 from tony.web.job_provider import JobProvider
-from tony.web.links import Links
 from tony.web.pages import PAGES, Page
-from tony.web.request import PageError, PageRequest
+from tony.web.request import Links, PageError, PageRequest
 from tony.web.template_rendering import prepare, render
 from tony.web.user_authentication import Authenticator
 

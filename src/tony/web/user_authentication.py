@@ -11,8 +11,10 @@ Credentials that a browser sends automatically count only if no header indicates
 
 from __future__ import annotations
 
+import grp
 import hmac
 import ipaddress
+import os
 import pwd
 import re
 from collections import OrderedDict
@@ -26,9 +28,9 @@ from starlette.requests import Request
 from tony import clock
 from tony.linux.peer_credentials import is_ours
 from tony.linux.thread_pools import set_user
+from tony.storage.stores.local_store import find_user_name
 from tony.web.authorization import AccessDenied, AuthMethod, User
 from tony.web.job_provider import LISTS
-from tony.web.user_groups import Groups
 from tony.web.uvicorn_server import PEER
 
 #: Wrong tokens without a delay; each further one doubles the delay, up to the maximum.
@@ -59,11 +61,8 @@ class LoginThrottle:
 
 def _find_client_network(address: str) -> str:
     """Return the address, or for IPv6 its /64 network, in which one client can use every address."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else address
+    found = _parse_address(address)
+    return str(ipaddress.ip_network((found, 64), strict=False)) if found and found.version == 6 else address
 
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -89,6 +88,9 @@ _FORWARDED = frozenset(
     )
 )
 _FORWARDED_PREFIX = "x-forwarded"
+#: How long a user's groups are cached, and of how many users.
+_GROUPS_CACHE_SECONDS = 60.0
+_MAX_CACHED_USERS = 1000
 #: Key in `scope` under which the result of the authentication is cached for the request.
 _CACHE_KEY = "tony.user"
 
@@ -178,7 +180,7 @@ class Authenticator:
 
     def __init__(self, config: AuthConfig) -> None:
         self._config = config
-        self._groups = Groups()
+        self._groups = _Groups()
         self._throttle = LoginThrottle()
 
     async def authenticate(self, request: Request) -> User | AccessDenied:
@@ -256,7 +258,7 @@ class Authenticator:
         known = self._config.by_peer and uid is not None
         if known and not is_ours(uid):
             return self._build_login_denial(
-                f"This portal belongs to {self._config.owner}; you are connected as user {_find_user_name(uid)}."
+                f"This portal belongs to {self._config.owner}; you are connected as user {find_user_name(uid)}."
             )
         if known and _is_forwarded(request):
             return self._build_login_denial(
@@ -293,7 +295,7 @@ class Authenticator:
 
     def _can_be(self, proxy: TrustedProxy, uid: int | None) -> bool:
         """Return True if a local process may be the proxy: on this machine every user can connect from its address."""
-        return is_ours(uid) or (uid is not None and _find_user_name(uid) in proxy.runs_as)
+        return is_ours(uid) or (uid is not None and find_user_name(uid) in proxy.runs_as)
 
     def _check_host(self, request: Request) -> AccessDenied | None:
         sent = request.headers.getlist("host")
@@ -410,9 +412,38 @@ def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
     return (found.ipv4_mapped or found) if found.version == 6 else found
 
 
-def _find_user_name(uid: int | None) -> str:
-    """Return the name of an OS user; the number if this machine has no such user."""
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+class _Groups:
+    """A cache of users' OS groups, looked up in a thread: a directory service (LDAP) may be slow."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[float, frozenset[str]]] = OrderedDict()
+
+    async def find_groups(self, user: str) -> frozenset[str]:
+        """Return the names of a user's groups; none for a user unknown to this machine."""
+        known = self._known.get(user)
+        if known is not None and clock.monotonic() - known[0] < _GROUPS_CACHE_SECONDS:
+            return known[1]
+        found = await LISTS.run(_load_groups, user)
+        self._known[user] = clock.monotonic(), found
+        self._known.move_to_end(user)
+        while len(self._known) > _MAX_CACHED_USERS:
+            self._known.popitem(last=False)
+        return found
+
+
+def _load_groups(user: str) -> frozenset[str]:
     try:
-        return pwd.getpwuid(-1 if uid is None else uid).pw_name
-    except (KeyError, OverflowError, OSError):
-        return str(uid)
+        numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
+    except (KeyError, OSError, ValueError):
+        return frozenset()
+    return frozenset(name for number in numbers if (name := _find_group_name(number)))
+
+
+def _find_group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except (KeyError, OSError):
+        return ""

@@ -9,7 +9,7 @@ import click
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.jobs.state_dir import get_user_name
-from tony.portal.histories.history_location import open_location
+from tony.portal.histories.history_locations import open_location
 from tony.portal.histories.retention import pin, unpin
 
 

@@ -13,7 +13,7 @@ from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
 from tony.control_characters import escape
 from tony.errors import TonyError, UserError, join_lines
-from tony.portal.histories.history_location import is_own_location, open_location
+from tony.portal.histories.history_locations import is_own_location, open_location
 from tony.portal.histories.retention import RetentionRules, carry_out, plan
 from tony.units import format_count, format_size, parse_duration, parse_size
 

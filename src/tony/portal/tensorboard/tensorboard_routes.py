@@ -33,7 +33,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
-from tony.portal.histories.history_location import open_location
+from tony.portal.histories.history_locations import open_location
 from tony.portal.indexed_jobs import IndexedJobs, PortalView
 from tony.portal.tensorboard.reverse_proxy import forward_request
 from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
@@ -43,8 +43,7 @@ from tony.storage.stores.store_interface import FileStore
 from tony.web.app import wrap_page
 from tony.web.authorization import AccessDenied, PortalAction, User, find_job, list_visible_jobs
 from tony.web.job_provider import STORES
-from tony.web.links import Links
-from tony.web.request import PageError, PageRequest, read_body
+from tony.web.request import Links, PageError, PageRequest, read_body
 from tony.web.template_rendering import render
 from tony.web.user_authentication import Authenticator
 

@@ -1,15 +1,11 @@
-"""One module per page: it reads the address, queries the job provider, and renders its template.
+"""The pages: each reads the address, queries the job provider, and renders its template.
 
 jobs        all jobs, with search, filters and sorting
 job         overview of one job: progress, failure, timeline, goodput
-tasks       the tasks of a job, in pages
-task        one task: status, task attempts, output
+job_tabs    its events, recommendations, configuration and files
+tasks       its tasks, and one task
 log         the output of a task
 metrics     metrics as charts and tables
-events      the event log
-settings    the resolved configuration
-files       the files of the job directory
-advice      recommendations
 compare     two jobs side by side
 waste       reserved but unused GPU- and GB-hours, by user and week
 """
@@ -20,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.responses import Response
 
-from tony.web.pages import advice, compare, events, files, job, jobs, log, metrics, settings, task, tasks, waste
+from tony.web.pages import compare, job, job_tabs, jobs, log, metrics, tasks, waste
 from tony.web.request import PageRequest
 
 Page = Callable[[PageRequest], Awaitable[Response]]
@@ -33,15 +29,15 @@ PAGES: Sequence[tuple[str, Page]] = (
     ("/waste", waste.render_page),
     ("/job/{job}", job.render_page),
     ("/job/{job}/timeline", job.render_timeline),
-    ("/job/{job}/tasks", tasks.render_page),
-    ("/job/{job}/task/{task}", task.render_page),
+    ("/job/{job}/tasks", tasks.render_tasks),
+    ("/job/{job}/task/{task}", tasks.render_task),
     (_LOG, log.render_page),
     (f"{_LOG}/more", log.serve_more),
     (f"{_LOG}/follow", log.follow),
     ("/job/{job}/metrics", metrics.render_page),
     ("/job/{job}/points", metrics.serve_points),
-    ("/job/{job}/events", events.render_page),
-    ("/job/{job}/settings", settings.render_page),
-    ("/job/{job}/files", files.render_page),
-    ("/job/{job}/advice", advice.render_page),
+    ("/job/{job}/events", job_tabs.render_events),
+    ("/job/{job}/settings", job_tabs.render_settings),
+    ("/job/{job}/files", job_tabs.render_files),
+    ("/job/{job}/advice", job_tabs.render_advice),
 )

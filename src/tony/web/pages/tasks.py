@@ -1,14 +1,25 @@
-"""The tasks of a job in pages, with search, filters and sorting."""
+"""The tasks of a job in pages, with search, filters and sorting; and one task: status, attempts, output, resources."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from markupsafe import Markup
 from starlette.responses import Response
 
+from tony.history.timeline import Span, TaskPhase, Timeline
+from tony.history.timeline_drawing import PHASE_TEXTS
+from tony.jobs.directory.task_logs import TaskLogs
+from tony.jobs.logs.log_selection import LogFileInfo
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
+from tony.model.masking import mask_secret
 from tony.model.states import TaskState
-from tony.web.pages.job_layout import build_frame, build_pager, count_states
+from tony.model.submission_record import JobRecord
+from tony.web import ansi_html
+from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame, build_pager, count_states
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import TableColumn, render
 
@@ -29,9 +40,15 @@ _COLUMNS: Sequence[tuple[str, str, _Key | None]] = (
     ("Note", "note", lambda task: (not task.note, task.note)),
     ("Output", "", None),
 )
+#: Bytes that are read from the end of each stream, and lines that are shown.
+_TAIL_BYTES = 8000
+_TAIL_LINES = 20
+#: How long the page waits for the timeline, and for the containers: the scheduler may be queried for these.
+_TIMELINE_TIMEOUT_SECONDS = 0.5
+_CONTAINERS_TIMEOUT_SECONDS = 3.0
 
 
-async def render_page(page_request: PageRequest) -> Response:
+async def render_tasks(page_request: PageRequest) -> Response:
     view, report = await page_request.find_job()
     words = {
         name: page_request.get_word(name)
@@ -86,3 +103,96 @@ def _build_column(
     query = {**words, "sort": "" if word == "task" else word, "reverse": "yes" if is_sorted and not down else ""}
     order = ("descending" if down else "ascending") if is_sorted else ""
     return TableColumn(title=title, href=page_request.links.to_page(path, query), order=order)
+
+
+# --- one task ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAttempt:
+    """The output files of one task attempt."""
+
+    session: int
+    try_: int
+    files: tuple[LogFileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTail:
+    """The last lines of a stream."""
+
+    file: LogFileInfo
+    lines: tuple[Markup, ...]
+    whole: bool
+
+
+async def render_task(page_request: PageRequest) -> Response:
+    view, report = await page_request.find_job()
+    task = page_request.find_task(report)
+    found = next(each for each in report.tasks if each.task == str(task))
+    logs = view.task_logs(str(task))
+    values = await build_frame(page_request, view, report, "")
+    files, containers = await asyncio.gather(
+        await_part(logs.files()), await_with_timeout(view.containers(str(task)), _CONTAINERS_TIMEOUT_SECONDS)
+    )
+    line = await await_with_timeout(view.timeline(), _TIMELINE_TIMEOUT_SECONDS)
+    record = values["record"]
+    values |= {
+        "title": f"{task} of {report.name}",
+        "task": found,
+        "missing": "" if isinstance(files, Unknown) else await logs.explain_missing(),
+        "containers": [] if isinstance(containers, Unknown) else containers,
+        "attempts": files if isinstance(files, Unknown) else _group_attempts(files),
+        "tails": [] if isinstance(files, Unknown) else await _read_tails(logs, files),
+        "spans": _find_spans(line, str(task)),
+        "accepted": line.accepted if isinstance(line, Timeline) else 0.0,
+        "legend": PHASE_TEXTS,
+        "resources": _collect_resources(record, task) if isinstance(record, JobRecord) else None,
+    }
+    return render("task.html", page_request, values)
+
+
+def _group_attempts(files: Sequence[LogFileInfo]) -> list[TaskAttempt]:
+    """Group log files by task attempt, newest first."""
+    groups: dict[tuple[int, int], list[LogFileInfo]] = {}
+    for file in files:
+        groups.setdefault((file.session, file.try_), []).append(file)
+    return [TaskAttempt(session=key[0], try_=key[1], files=tuple(groups[key])) for key in sorted(groups, reverse=True)]
+
+
+async def _read_tails(logs: TaskLogs, files: Sequence[LogFileInfo]) -> list[OutputTail]:
+    """Return the tails of the latest task attempt's streams that are not empty, standard error first."""
+    latest = max(((file.session, file.try_) for file in files), default=None)
+    tails: list[OutputTail] = []
+    for file in files:
+        if (file.session, file.try_) != latest or not file.size:
+            continue
+        piece = await logs.read(file.name, -_TAIL_BYTES, _TAIL_BYTES)
+        shown, _ = ansi_html.render_lines(piece.data)
+        lines = [html for _, html in shown][1 if piece.offset else 0 :]
+        whole = piece.offset == 0 and len(lines) <= _TAIL_LINES
+        tails.append(OutputTail(file=file, lines=tuple(lines[-_TAIL_LINES:]), whole=whole))
+    return sorted(tails, key=lambda tail: tail.file.stream == "out")
+
+
+def _find_spans(line: object, task: str) -> Sequence[Span] | None:
+    if not isinstance(line, Timeline):
+        return None
+    return [span for span in line.spans if span.task == task and span.what is not TaskPhase.NO_CONTAINER]
+
+
+def _collect_resources(record: JobRecord, task: TaskId) -> dict[str, object] | None:
+    """Return the resources, command and environment of a task, without secrets."""
+    spec = record.spec
+    role = spec.effective_roles.get(task.role)
+    if role is None:
+        return None
+    command = spec.command_of(task.role)
+    return {
+        "command": " ".join(command) if isinstance(command, tuple) else command,
+        "memory": role.resources.memory,
+        "vcores": role.resources.vcores,
+        "gpus": role.resources.gpus,
+        "kind": role.kind.value,
+        "env": sorted((name, mask_secret(name, value, spec.secret)) for name, value in spec.env_of(task.role).items()),
+    }
