@@ -72,7 +72,7 @@ NAMES_SCHEDULERS = {
     "storage/hdfs/hdfs_discovery.py": "jobs of every scheduler name Hadoop's configuration in `scheduler.yarn.conf`",
 }
 #: YARN and its properties as parts of Hadoop, and a scheme of file systems called `local`.
-OTHER_MEANINGS = ("hadoop/", "mini/", "portal/histories/history_location.py")
+OTHER_MEANINGS = ("hadoop/", "mini/", "portal/histories/history_locations.py")
 #: A word of its own, a setting, or an option.
 NAMED = re.compile(rf"{SCHEDULERS}|.*(\bscheduler\.|--scheduler )({SCHEDULERS})\b.*", re.DOTALL)
 

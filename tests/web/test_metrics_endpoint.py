@@ -14,9 +14,9 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import TEST_PROXY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.history.job_record import read_summary
-from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
+from tony.portal.indexed_jobs import PortalView
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 
@@ -30,7 +30,7 @@ class Running(HomeSource):
         assert query.state == "active"
         return await super().list_jobs(replace(query, state=""))
 
-    async def find_job(self, job: str) -> DirectoryJobView | None:
+    async def find_job(self, job: str) -> PortalView | None:
         if job == OTHER and self.damaged:
             raise RecordError(f"the record of {job} cannot be copied")
         return None if job == OTHER and self.without else await super().find_job(job)

@@ -10,8 +10,8 @@ import pytest
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import TEST_PROXY, as_peer, fetch, keep
 from tony.errors import RecordError
-from tony.jobs.directory.view import DirectoryJobView
 from tony.model.layout import Home
+from tony.portal.indexed_jobs import PortalView
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 
@@ -21,7 +21,7 @@ JOB, DAMAGED = "local-20260102-000000-0a1b2c", "local-20260101-000000-0a1b2c"
 class Damaged(HomeSource):
     """One of its records cannot be copied."""
 
-    async def find_job(self, job: str) -> DirectoryJobView | None:
+    async def find_job(self, job: str) -> PortalView | None:
         if job == DAMAGED:
             raise RecordError(f"the record of {job} cannot be copied")
         return await super().find_job(job)
