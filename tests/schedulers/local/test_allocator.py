@@ -211,7 +211,7 @@ def test_a_private_ledger_is_logged(
 ) -> None:
     """Where no ledger can be shared the job runs all the same, and the log says what that means."""
     (tmp_path / "shared").write_text("in the way")
-    monkeypatch.setattr("tony.schedulers.local.claims.ledger_location.open_ledger.__defaults__", (tmp_path / "shared",))
+    monkeypatch.setattr("tony.schedulers.local.claims.ledger.open_ledger.__defaults__", (tmp_path / "shared",))
 
     async def scenario() -> None:
         source = LocalAllocator(build_prepared_job(tmp_path / "home", build_two_roles()))

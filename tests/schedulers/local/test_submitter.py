@@ -19,8 +19,7 @@ from tony.model.staged_files import StagedJob
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.schedulers import registry
 from tony.schedulers.client_interface import PreparedJob, Submitter
-from tony.schedulers.local.claims import ledger_location
-from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
+from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim, find_own_ledger
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "local.json"
@@ -63,7 +62,7 @@ def test_notice_of_an_own_ledger(submitter: Submitter, tmp_path: Path, monkeypat
     monkeypatch.setattr("tony.schedulers.local.submitter.DEFAULT_LEDGER", tmp_path / "file")
     (notice,) = submitter.notices(build_two_roles())
     assert notice.startswith(f"the machine's ledger {tmp_path}/file cannot be used (it is not a folder), so ")
-    assert str(ledger_location.find_own_ledger(Home(tmp_path))) in notice
+    assert str(find_own_ledger(Home(tmp_path))) in notice
     assert not submitter.notices(with_settings(ledger="/elsewhere"))
 
 

@@ -23,8 +23,7 @@ from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, Cont
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.local import feasibility
 from tony.schedulers.local.capabilities import CAPABILITIES
-from tony.schedulers.local.claims.ledger import LedgerBusyError
-from tony.schedulers.local.claims.ledger_location import open_ledger
+from tony.schedulers.local.claims.ledger import LedgerBusyError, open_ledger
 from tony.schedulers.local.claims.machine_capacity import measure
 from tony.schedulers.local.claims.peak_demand import needs
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
@@ -117,9 +116,10 @@ class LocalAllocator(ContainerAllocator):
         self._claim = ResourceClaim(
             lambda: open_ledger(self._settings, self._job.home)[0],
             ledger,
-            self._job.record,
             sizes,
             machine,
+            job=self._job.record.job_id,
+            job_name=self._spec.name,
             inherited=supervision.claim if supervision else None,
             pass_on=supervision.pass_on if supervision else lambda claim: None,
         )

@@ -16,7 +16,7 @@ from tony.model.layout import Home, JobFolder
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import PreparedJob, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
-from tony.schedulers.local.claims import ledger_location
+from tony.schedulers.local.claims import ledger
 from tony.schedulers.local.claims.machine_capacity import measure
 from tony.schedulers.local.claims.peak_demand import compute_peak
 from tony.schedulers.local.containers import cleanup
@@ -42,7 +42,7 @@ class LocalSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
-        if settings.ledger is not None and (problem := ledger_location.explain_unusable(settings.ledger)):
+        if settings.ledger is not None and (problem := ledger.explain_unusable(settings.ledger)):
             problems.append(
                 Problem(
                     key="scheduler.local.ledger",
@@ -60,14 +60,10 @@ class LocalSubmitter(Submitter):
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
-        problem = "" if settings.ledger else ledger_location.explain_unusable(DEFAULT_LEDGER)
+        problem = "" if settings.ledger else ledger.explain_unusable(DEFAULT_LEDGER)
         if not problem:
             return ()
-        return (
-            ledger_location.format_fallback_notice(
-                DEFAULT_LEDGER, problem, ledger_location.find_own_ledger(self._home)
-            ),
-        )
+        return (ledger.format_fallback_notice(DEFAULT_LEDGER, problem, ledger.find_own_ledger(self._home)),)
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
         from tony.storage.hdfs.hdfs_discovery import find_hdfs  # late: most jobs name no URI
@@ -126,8 +122,8 @@ class LocalSubmitter(Submitter):
                 break
         folder.remains.unlink(missing_ok=True)
         recorded, _ = read_settings(load_recorded_values(folder))
-        for place in (recorded.ledger or DEFAULT_LEDGER, ledger_location.find_own_ledger(self._home)):
-            ledger_location.tidy(place)
+        for place in (recorded.ledger or DEFAULT_LEDGER, ledger.find_own_ledger(self._home)):
+            ledger.tidy(place)
 
 
 def _is_on_path(program: str) -> bool:

@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.facts import mentions
-from tony.schedulers.local.claims.claim_policy import Claim, decide, decode, encode, find_blocker, grow_claim
+from tony.schedulers.local.claims.claim_policy import Claim, decide, decode, encode, grow_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 
 MACHINE = Machine(memory=100, gpus=("a", "b", "c", "d"))
@@ -71,7 +71,6 @@ def test_another_user_cannot_hold_more_than_the_machine(hog: Claim) -> None:
     """Of our own we believe it: we may have said that the machine is larger."""
     hostile = replace(hog, is_trusted=False)
     assert decide(claim("2", 10, 1), [hostile], MACHINE) == claim("2", 10, 1, ("a",))
-    assert find_blocker(claim("2", 10, 1), [hostile], MACHINE) is None
     held = claim("2", 10, 1, ("a",))
     assert grow_claim(held, 20, 2, [hostile], MACHINE) == claim("2", 20, 2, ("a", "b"))
     assert isinstance(decide(claim("2", 10, 1), [hog], MACHINE), str)
@@ -173,75 +172,6 @@ def check_sound(living: dict[str, Claim], newest: Claim) -> None:
         still = decide(replace(older), rest, MACHINE)
         blocked_by_it = isinstance(still, Claim) and isinstance(decide(older, [*rest, newest], MACHINE), str)
         assert not blocked_by_it
-
-
-def test_a_claim_waits_behind_the_nearest_that_lacks_the_same() -> None:
-    """Never behind one that is granted, or that wants other things."""
-    holder = claim("1", 60, devices=())
-    big, small, board = claim("2", 60), claim("3", 10), claim("4", 10, gpus=9)
-    assert find_blocker(big, [holder], MACHINE) is None
-    assert find_blocker(small, [holder, big], MACHINE) is big
-    assert find_blocker(claim("5", 1), [holder, big, small], MACHINE) is small
-    assert find_blocker(claim("5", 1), [holder, board], MACHINE) is None
-
-
-@example([(2, 0, 0), (1, 1, 0), (98, 4, 0), (1, 0, 0)])
-@given(requests)
-def test_a_claim_that_watches_only_its_blocker_misses_nothing(wanted: list[tuple[int, int, int]]) -> None:
-    """A claim with a blocker is decided only when that one changes, one without at every end: all that may be
-    granted is."""
-    line = Line()
-    for number, (memory, gpus, ends) in enumerate(wanted):
-        line.come(claim(f"{number:03d}", memory, gpus))
-        for done in [c.ticket for c in line.living.values() if c.granted][:ends]:
-            line.go(done)
-    while line.living:
-        line.go(next(c.ticket for c in line.living.values() if c.granted))
-
-
-class Line:
-    """Claims, and the claim that each waits behind."""
-
-    def __init__(self) -> None:
-        self.living: dict[str, Claim] = {}
-        self._listens: dict[str, str | None] = {}
-
-    def come(self, mine: Claim) -> None:
-        """A claim joins the queue; no other one wakes."""
-        self.living[mine.ticket] = mine
-        self._look(mine.ticket)
-        self._check()
-
-    def go(self, ticket: str) -> None:
-        """A claim is released: those wake that wait behind it, or behind none."""
-        del self.living[ticket]
-        self._listens.pop(ticket, None)
-        self._wake([each for each, behind in self._listens.items() if behind in (None, ticket)])
-        self._check()
-
-    def _wake(self, tickets: list[str]) -> None:
-        for ticket in tickets:
-            if ticket in self._listens:
-                self._look(ticket)
-
-    def _look(self, ticket: str) -> None:
-        mine = self.living[ticket]
-        others = [c for c in self.living.values() if c is not mine]
-        outcome = decide(mine, others, MACHINE)
-        if isinstance(outcome, str):
-            behind = find_blocker(mine, others, MACHINE)
-            self._listens[ticket] = behind.ticket if behind else None
-            return
-        self.living[ticket] = outcome
-        self._listens.pop(ticket, None)
-        self._wake([each for each, behind in self._listens.items() if behind == ticket])
-
-    def _check(self) -> None:
-        for ticket in self._listens:
-            mine = self.living[ticket]
-            others = [c for c in self.living.values() if c is not mine]
-            assert isinstance(decide(mine, others, MACHINE), str), f"{ticket} sleeps"
-        assert sum(behind is None for behind in self._listens.values()) <= 2
 
 
 def test_a_claim_grows_into_free_resources() -> None:

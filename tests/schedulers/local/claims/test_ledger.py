@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.schedulers.local.claims.claim_process import build_claim
 from tests.support.waiting import wait_until
 from tony.linux import inotify
 from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decide, encode
-from tony.schedulers.local.claims.claim_queue import acquire_claim
 from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusyError, ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
+from tony.schedulers.local.claims.resource_claim import ResourceClaim
 
 CLAIMER = Path(__file__).with_name("claim_process.py")
 #: The safety re-check comes after five seconds: what comes sooner was an event of the kernel.
@@ -53,16 +54,6 @@ class Claimer:
             if line.startswith(beginning):
                 return line
         raise AssertionError("it ended")
-
-    def until_says(self, words: str, no_more: "Claimer") -> str:
-        """Return its next message with these words in it that does not name a process."""
-        while said := self.next():
-            if words in said and f"{words}{no_more.process.pid}" not in said:
-                return said
-        raise AssertionError("it ended")
-
-    def give_back(self) -> None:
-        self.process.communicate(timeout=30)
 
     def kill(self) -> None:
         self.process.kill()
@@ -187,17 +178,18 @@ def test_one_decides_at_a_time(ledger: ResourceLedger, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_locked_ledger_is_reported_and_waited_for(ledger: ResourceLedger, tmp_path: Path) -> None:
+async def test_a_locked_ledger_is_reported_and_waited_for(tmp_path: Path) -> None:
     """The process that holds the lock is named; after its release the claim is granted."""
     said: list[str] = []
     folder = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
-    claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
-    waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), said.append))
+    claim = build_claim(tmp_path, 1, 0, Machine(memory=1))
+    waiting = asyncio.ensure_future(claim.acquire(said.append))
     async with asyncio.timeout(30):
         await wait_until(lambda: said)
         os.close(folder)
-        (await waiting).withdraw()
+        await waiting
+    claim.close()
     assert f"is locked by process {os.getpid()}" in said[0]
 
 
@@ -230,30 +222,6 @@ def test_killed_waiter_leaves_the_line(claimer: Callable[..., Claimer]) -> None:
     assert time.monotonic() - began < PROMPT
 
 
-def test_only_the_next_in_line_wakes(claimer: Callable[..., Claimer]) -> None:
-    """A waiting claim watches only the one before it: the last of three reports nothing when the first is granted."""
-    holder = claimer(100)
-    holder.until("granted")
-    first, second, third = [in_line(claimer) for _ in range(3)]
-    holder.give_back()
-    first.until("granted")
-    assert f"in use by job-{first.process.pid}" in second.until_says("in use by job-", holder)
-    first.give_back()
-    second.until("granted")
-    said = third.until_says("in use by job-", holder)
-    assert f"in use by job-{second.process.pid}" in said, "it had no business to wake before"
-    second.give_back()
-    third.until("granted")
-
-
-def in_line(claimer: Callable[..., Claimer]) -> Claimer:
-    """A claim that waits by now: no later one comes before it, and it was decided again since it watches."""
-    made = claimer(100)
-    for _ in range(2):
-        assert made.next().startswith("waiting")
-    return made
-
-
 @pytest.mark.parametrize("deaf", [False, True])
 async def test_all_of_a_line_get_their_turn(
     tmp_path: Path, ledger: ResourceLedger, deaf: bool, monkeypatch: pytest.MonkeyPatch
@@ -265,15 +233,13 @@ async def test_all_of_a_line_get_their_turn(
     holder = posted(ledger, 100)
     order: list[int] = []
 
-    async def take_turn(number: int, claim: Claim) -> None:
-        own = ResourceLedger(tmp_path)
-        held = await acquire_claim(own, claim, Machine(memory=100), lambda reason: None)
+    async def take_turn(number: int, claim: ResourceClaim) -> None:
+        await claim.acquire(lambda reason: None)
         order.append(number)
         await asyncio.sleep(0)
-        held.withdraw()
-        own.close()
+        claim.close()
 
-    claims = [create_claim(job="job", job_name="name", memory=60, gpus=0) for _ in range(6)]
+    claims = [build_claim(tmp_path, 60, 0, Machine(memory=100)) for _ in range(6)]
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for number, claim in enumerate(claims):
             group.create_task(take_turn(number, claim))
@@ -293,17 +259,16 @@ def test_a_removed_claim_is_queued_again(ledger: ResourceLedger, tmp_path: Path)
     before = set(os.listdir(tmp_path))
 
     async def scenario() -> None:
-        claim = create_claim(job="job", job_name="name", memory=60, gpus=0)
-        own = ResourceLedger(tmp_path)
-        waiting = asyncio.ensure_future(acquire_claim(own, claim, Machine(memory=100), lambda reason: None))
+        claim = build_claim(tmp_path, 60, 0, Machine(memory=100))
+        waiting = asyncio.ensure_future(claim.acquire(lambda reason: None))
         async with asyncio.timeout(60):
             while not (mine := [path for path in others() if path.suffix == ".claim"]):
                 await asyncio.sleep(0.001)
             mine[0].unlink()
             await wait_until(lambda: mine[0].exists())
             holder.withdraw()
-            (await waiting).withdraw()
-        own.close()
+            await waiting
+        claim.close()
 
     def others() -> list[Path]:
         return [path for path in tmp_path.iterdir() if path.name not in before]
@@ -323,13 +288,14 @@ def test_crowd(claimer: Callable[..., Claimer], tmp_path: Path) -> None:
 
 async def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp_path: Path) -> None:
     held = posted(ledger, 1)
-    claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
-    waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), lambda reason: None))
+    claim = build_claim(tmp_path, 1, 0, Machine(memory=1))
+    waiting = asyncio.ensure_future(claim.acquire(lambda reason: None))
     await wait_until(lambda: len(os.listdir(tmp_path)) >= 2)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert [each.ticket for each in living(ledger)] == [held.claim.ticket]
     held.withdraw()
+    claim.close()
 
 
 # --- other users ------------------------------------------------------------------------------------------------------
@@ -425,14 +391,17 @@ def test_another_user_cannot_stop_all_jobs() -> None:
 
 
 async def _wait_for_notice(ledger: ResourceLedger, notices: list[str]) -> None:
-    claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
     (other,) = ledger.list_claims()
     assert (other.memory, other.is_trusted) == (1 << 60, False)
-    assert isinstance(decide(claim, [other], Machine(memory=1)), Claim)
-    waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), notices.append))
+    assert isinstance(
+        decide(create_claim(job="job", job_name="name", memory=1, gpus=0), [other], Machine(memory=1)), Claim
+    )
+    claim = build_claim(ledger.path, 1, 0, Machine(memory=1))
+    waiting = asyncio.ensure_future(claim.acquire(notices.append))
     await wait_until(lambda: notices)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+    claim.close()
 
 
 def as_hostile_user(folder: Path, writing: int) -> None:
@@ -456,10 +425,9 @@ def as_stranger(folder: Path, writing: int) -> None:
         os.setgid(OTHER_USER)
         os.setuid(OTHER_USER)
         os.umask(0o777)
-        ledger = ResourceLedger(folder)
-        claim = create_claim(job="theirs", job_name="name", memory=1, gpus=1)
-        held = asyncio.run(acquire_claim(ledger, claim, Machine(memory=1, gpus=("a", "b")), lambda reason: None))
-        os.write(writing, f"granted {held.claim.devices}\n".encode())
+        claim = build_claim(folder, 1, 1, Machine(memory=1, gpus=("a", "b")), "theirs")
+        granted = asyncio.run(claim.acquire(lambda reason: None))
+        os.write(writing, f"granted {granted.devices}\n".encode())
         signal.pause()
     finally:
         os._exit(1)

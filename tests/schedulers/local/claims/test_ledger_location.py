@@ -10,8 +10,8 @@ import pytest
 from tests.facts import mentions
 from tony.errors import SchedulerError
 from tony.model.layout import Home
-from tony.schedulers.local.claims import ledger_location
-from tony.schedulers.local.claims.ledger_location import explain_unusable, open_ledger
+from tony.schedulers.local.claims import ledger as ledgers
+from tony.schedulers.local.claims.ledger import explain_unusable, open_ledger
 from tony.schedulers.local.settings import LocalSettings
 
 
@@ -58,7 +58,7 @@ def test_own_ledger_where_none_can_be_shared(tmp_path: Path, obstacle: Callable[
 
 def test_a_closed_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user's folder must be open to all, and sticky: otherwise its owner could remove claims."""
-    monkeypatch.setattr(ledger_location.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)  # type: ignore[attr-defined]
+    monkeypatch.setattr(ledgers.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)  # type: ignore[attr-defined]
     tmp_path.chmod(0o777)
     assert mentions(explain_unusable(tmp_path), "777", "1777")
     tmp_path.chmod(0o1777)

@@ -16,7 +16,6 @@ from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.testing.allocator_bench import TIMEOUT_SECONDS
-from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 
 @pytest.fixture
@@ -31,8 +30,8 @@ def hold(place: Path, *needs: Need) -> ResourceClaim:
         place.mkdir(exist_ok=True)
         return ResourceLedger(place)
 
-    record = build_prepared_job(place.parent / "home", build_two_roles()).record
-    return ResourceClaim(reopen, reopen(), record, needs or [Need(memory=10, gpus=1)], Machine(memory=10, gpus=("a",)))
+    machine = Machine(memory=10, gpus=("a",))
+    return ResourceClaim(reopen, reopen(), needs or [Need(memory=10, gpus=1)], machine, job="job", job_name="name")
 
 
 def seen(place: Path) -> list[str]:
@@ -109,13 +108,13 @@ async def test_as_much_as_there_is_and_more_later(place: Path) -> None:
 
 def take_over(place: Path, descriptor: int, handed_on: list[int], memory: int = 10) -> ResourceClaim:
     """As the next application master of the same job does."""
-    record = build_prepared_job(place.parent / "home", build_two_roles(), "local-20260101-000000-0a1b2c").record
     return ResourceClaim(
         lambda: ResourceLedger(place),
         ResourceLedger(place),
-        record,
         [Need(memory=memory, gpus=1)],
         Machine(memory=10, gpus=("a",)),
+        job="job",
+        job_name="name",
         inherited=descriptor,
         pass_on=handed_on.append,
     )

@@ -104,26 +104,6 @@ def decode(content: bytes, ticket: str, user: str, *, is_trusted: bool = True) -
     )
 
 
-def find_blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | None:
-    """Return the youngest older claim that must change before this waiting one can be granted; None if there is none.
-
-    An older claim short of memory blocks this one, which may have only what is left beside it; likewise for GPUs if
-    this one wants any. But an older claim that is short of GPUs as well is not granted when memory is released, and
-    would wake no claim behind it: it blocks only claims for GPUs. So of a whole queue only claims without a blocker
-    need to watch releases, at most two: the first that wants GPUs, and the first that wants none.
-    """
-    granted, older = _split_before(claim, others, machine)
-    memory, devices = _compute_free(granted, machine)
-    found = None
-    for each in sorted(older, key=lambda each: each.ticket):
-        short_of_memory, short_of_gpus = each.memory > memory, 0 < each.gpus > len(devices)
-        if (short_of_memory or short_of_gpus) if claim.gpus else (short_of_memory and not short_of_gpus):
-            found = each
-        memory -= each.memory
-        devices = devices[each.gpus :]
-    return found
-
-
 def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | str:
     """Return the claim with its devices if it may be granted now, else the pending reason."""
     granted, older = _split_before(claim, others, machine)

@@ -5,6 +5,8 @@
 - Decisions are made with the folder itself locked, so they come one after the other.
 - The folder is sticky: only a file's owner can remove or change it. Its content is untrusted: reads are bounded,
   only regular files are opened, and anything but a valid claim is ignored.
+
+Where no folder for all users can be created, each user has a ledger of their own.
 """
 
 from __future__ import annotations
@@ -22,10 +24,17 @@ from pathlib import Path
 from tony.errors import SchedulerError
 from tony.linux.liveness_lock import is_locked
 from tony.linux.peer_credentials import is_ours
+from tony.model.layout import Home
 from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decode, encode, parse_ticket
+from tony.schedulers.local.settings import DEFAULT_LEDGER, LocalSettings
 
 _SUFFIX = ".claim"
 _DRAFT = ".draft"
+#: Mode of the folder: all users may add files, only a file's owner may remove it.
+_SHARED = 0o1777
+#: Checks of a folder that another process may be creating at this moment, and seconds between them.
+_CHECKS = 3
+_CHECK_SECONDS = 0.05
 
 
 class LedgerBusyError(Exception):
@@ -75,20 +84,12 @@ class ResourceLedger:
             names = [entry.name for entry in entries]
         for name in names:
             if name.endswith(_SUFFIX):
-                claim = self._read_claim(name, tidy=True)
+                claim = self._read_claim(name)
                 if claim:
                     found.append(claim)
             elif name.endswith(_DRAFT):
                 self._remove_leftover(name)  # its writer died: it would hold the folder locked
         return found
-
-    def claim_of(self, ticket: str) -> Claim | None:
-        """Return one live claim in its present state."""
-        return self._read_claim(f"{ticket}{_SUFFIX}", tidy=False)
-
-    def claim_path(self, ticket: str) -> Path:
-        """Return the path of a claim's file."""
-        return self.path / f"{ticket}{_SUFFIX}"
 
     def post(self, claim: Claim) -> HeldClaim:
         """Write a new claim. Only while `locked`.
@@ -103,7 +104,7 @@ class ResourceLedger:
         try:
             os.fchmod(descriptor, 0o644)  # despite our umask: other users must see it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = HeldClaim(self.claim_path(claim.ticket), descriptor, claim)
+            held = HeldClaim(self.path / name, descriptor, claim)
             held.update(claim)
             os.rename(draft, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError:
@@ -128,7 +129,7 @@ class ResourceLedger:
         if claim is None or claim.job != job:
             os.close(descriptor)
             return None
-        return HeldClaim(self.claim_path(ticket), descriptor, claim)
+        return HeldClaim(self.path / f"{ticket}{_SUFFIX}", descriptor, claim)
 
     def _is_in_place(self) -> bool:
         try:
@@ -136,8 +137,8 @@ class ResourceLedger:
         except OSError:
             return False
 
-    def _read_claim(self, name: str, *, tidy: bool) -> Claim | None:
-        """Return the claim in a file, if it is one and its holder is alive."""
+    def _read_claim(self, name: str) -> Claim | None:
+        """Return the claim in a file if its holder is alive; else remove the file, if it is ours."""
         try:
             if not stat.S_ISREG(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode):
                 return None
@@ -149,8 +150,7 @@ class ResourceLedger:
             if not stat.S_ISREG(status.st_mode):
                 return None
             if not is_locked(descriptor):
-                if tidy:
-                    self._remove_leftover(name)
+                self._remove_leftover(name)
                 return None
             content = os.read(descriptor, MAX_BYTES + 1)
         except OSError:
@@ -226,3 +226,105 @@ def find_user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+def open_ledger(settings: LocalSettings, home: Home, shared: Path = DEFAULT_LEDGER) -> tuple[ResourceLedger, str]:
+    """Open the ledger; create it if it does not exist.
+
+    Args:
+        home: state directory that holds the user's own ledger if the shared folder cannot be used.
+        shared: the folder for all users when the settings name none.
+
+    Returns:
+        The ledger, and a warning about its location (empty if there is none).
+
+    Raises:
+        SchedulerError: no folder can be used.
+    """
+    if settings.ledger is not None:
+        problem = _prepare(settings.ledger)
+        if problem:
+            raise SchedulerError(_explain(settings.ledger, problem))
+        return _open(settings.ledger), ""
+    problem = _prepare(shared)
+    if not problem:
+        return _open(shared), ""
+    own = find_own_ledger(home)
+    own_problem = _prepare(own)
+    if own_problem:
+        raise SchedulerError(f"cannot create a ledger: {shared}: {problem}; {own}: {own_problem}")
+    return _open(own), format_fallback_notice(shared, problem, own)
+
+
+def find_own_ledger(home: Home) -> Path:
+    """Return the path of a user's own ledger, used if there is no shared one."""
+    return home.path / "ledger"
+
+
+def format_fallback_notice(shared: Path, problem: str, own: Path) -> str:
+    """Return the warning for a user whose jobs do not see those of other users."""
+    return (
+        f"the machine's ledger {shared} cannot be used ({problem}), so {own} is used: memory and GPUs in use by jobs "
+        f"of other users are not taken into account. To fix it, an administrator can run: mkdir -m 1777 {shared}"
+    )
+
+
+def explain_unusable(path: Path) -> str:
+    """Return why a folder cannot be the ledger; empty if it can. Changes nothing."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        parent = path.parent
+        can_create = os.access(parent, os.W_OK | os.X_OK)
+        return "" if can_create else f"it does not exist, and you have no permission to create it in {parent}"
+    except OSError as error:
+        return str(error.strerror)
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is not a folder"
+    if status.st_uid != os.geteuid() and stat.S_IMODE(status.st_mode) & _SHARED != _SHARED:
+        return f"it belongs to another user and has mode {stat.S_IMODE(status.st_mode):o} instead of 1777"
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return "you have no write permission"
+    return ""
+
+
+def tidy(path: Path) -> None:
+    """Remove files of our own dead jobs from a ledger, if it exists and is not locked."""
+    try:
+        ledger = ResourceLedger(path)
+    except OSError:
+        return
+    try:
+        with ledger.lock():
+            ledger.list_claims()
+    except (LedgerBusyError, SchedulerError):
+        pass  # the next reader removes it
+    finally:
+        ledger.close()
+
+
+def _prepare(path: Path) -> str:
+    try:
+        path.mkdir(mode=0o700)
+        path.chmod(_SHARED)  # mkdir would apply the umask
+    except FileExistsError:
+        pass
+    except OSError as error:
+        return str(error.strerror)
+    for _ in range(_CHECKS):
+        problem = explain_unusable(path)
+        if not problem:
+            break
+        time.sleep(_CHECK_SECONDS)
+    return problem
+
+
+def _open(path: Path) -> ResourceLedger:
+    try:
+        return ResourceLedger(path)
+    except OSError as error:
+        raise SchedulerError(_explain(path, str(error.strerror))) from error
+
+
+def _explain(path: Path, problem: str) -> str:
+    return f"the ledger {path} cannot be used: {problem}. Set scheduler.local.ledger to a writable folder."
