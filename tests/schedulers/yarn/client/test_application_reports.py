@@ -1,17 +1,31 @@
-"""The cluster's applications as jobs, and where its own pages show a job."""
+"""Reports of applications: as jobs, as texts, and what is known of one without a history."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from tests.facts import mentions
 from tony.hadoop import ids
 from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
-from tony.hadoop.wire.yarn_records import FinalStatus
+from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus
 from tony.model.states import JobState
 from tony.schedulers.client_interface import ListEntry
-from tony.schedulers.yarn.client.application_reports import find_tracking_url, to_list_entry
+from tony.schedulers.yarn.client.application_reports import (
+    build_tags,
+    describe_queue_position,
+    explain_exceeded_limit,
+    explain_missing_history,
+    find_staging,
+    find_tracking_url,
+    is_ours,
+    to_list_entry,
+)
+from tony.schedulers.yarn.settings import YarnSettings
 
-ID = ids.parse_application_id("application_1795000000000_0007")
+JOB = "application_1795000000000_0007"
+ID = ids.parse_application_id(JOB)
 
 
 def report(state: ApplicationState | None, final: FinalStatus | None = None, **more: object) -> ApplicationReport:
@@ -89,3 +103,135 @@ def test_without_an_id() -> None:
 def test_the_tracking_address(tracking: str | None, page: str) -> None:
     """As the ResourceManager tells it, with a scheme, or nothing."""
     assert find_tracking_url(ApplicationReport(tracking_url=tracking)) == page
+
+
+SAID = "Application is killed by ResourceManager as it has exceeded the lifetime period."
+
+
+def ended(took: float | None, said: str = SAID, state: ApplicationState = ApplicationState.KILLED) -> ApplicationReport:
+    """One that YARN has ended after so many seconds."""
+    finish = None if took is None else int(1_000_000 + 1000 * took)
+    return ApplicationReport(state=state, diagnostics=said, submit_time=1_000_000, finish_time=finish)
+
+
+@pytest.mark.parametrize(
+    ("report", "limit", "source", "told"),
+    [
+        (
+            ended(4.5),
+            3.0,
+            "job.toml:6",
+            "it exceeded its lifetime of 3 s (scheduler.yarn.lifetime, job.toml:6), queue time included",
+        ),
+        (ended(None), 3.0, None, "exceeded its lifetime of 3 s (scheduler.yarn.lifetime), queue time included"),
+        (
+            ended(60.0),
+            3600.0,
+            "--set",
+            "YARN killed the job after 1 m 00 s: it exceeded the application lifetime of its queue",
+        ),
+        (ended(60.0), None, None, "maximum-application-lifetime"),
+        (ended(None), None, None, "YARN killed the job: it exceeded the application lifetime of its queue. Ask"),
+    ],
+)
+def test_the_origin_of_a_lifetime_limit(
+    report: ApplicationReport, limit: float | None, source: str | None, told: str
+) -> None:
+    """The job's, with its place, or the queue's where the application has not run as long as the job allows."""
+    assert told in explain_exceeded_limit(report, YarnSettings(lifetime=limit), source)
+
+
+@pytest.mark.parametrize("report", [ended(9.0, "killed by user bob"), ended(9.0, state=ApplicationState.RUNNING)])
+def test_ended_for_another_reason(report: ApplicationReport) -> None:
+    assert explain_exceeded_limit(report, YarnSettings(lifetime=3.0), None) == ""
+
+
+def pending(number: int, queue: str = "default", cluster: int = 7) -> ApplicationReport:
+    return ApplicationReport(id=ApplicationId(number=number, cluster_timestamp=cluster), queue=queue)
+
+
+def test_the_older_ones_of_its_queue_are_before_it() -> None:
+    """Others do not count; those of an earlier life of the ResourceManager are older."""
+    waiting = [pending(9), pending(3), pending(2, "other"), pending(4), pending(100, cluster=6)]
+    assert mentions(describe_queue_position(pending(4), waiting), "3 of 4", "pending", "default")
+
+
+def test_alone() -> None:
+    """Also if it is not in the list any longer."""
+    assert mentions(describe_queue_position(pending(4), []), "1 of 1", "pending", "default")
+
+
+@pytest.mark.parametrize(
+    ("staging", "tag"),
+    [
+        ("/projects/vision/ann", "tony-staging:/projects/vision/ann"),
+        ("my.own", "tony-staging:my.own"),
+        ("/Vision/a b,c%/Ä\N{SNOWMAN}", "tony-staging:/%56ision/a%20b%2cc%25/%c3%84%e2%98%83"),
+    ],
+)
+def test_a_staging_folder_is_encoded_in_a_tag(staging: str, tag: str) -> None:
+    """It survives what YARN and its commands do to tags: lower case, ASCII, no commas."""
+    tags = build_tags(YarnSettings(tags=("nightly",), staging=staging))
+    assert tags == ("nightly", tag)
+    assert tag == tag.lower()
+    assert find_staging(tags) == staging
+
+
+def test_cases_without_a_staging_tag() -> None:
+    """The default folder; ten tags already; a name of more than a tag's length."""
+    ten = tuple(map(str, range(10)))
+    assert build_tags(YarnSettings(tags=("a",))) == ("a",)
+    assert build_tags(YarnSettings(tags=ten, staging="/x", application_type="MINE")) == ten
+    assert build_tags(YarnSettings(tags=ten[1:], staging="/x", application_type="MINE")) == (
+        *ten[1:],
+        "tony-staging:/x",
+    )
+    assert len(build_tags(YarnSettings(staging="/" + "x" * 86))) == 1
+    assert build_tags(YarnSettings(staging="/" + "x" * 87)) == ()
+    assert find_staging(ten) is None
+
+
+@pytest.mark.parametrize(
+    "settings", [YarnSettings(), YarnSettings(application_type="MINE"), YarnSettings(staging="/x")]
+)
+def test_ours_are_known(settings: YarnSettings) -> None:
+    found = foreign(ApplicationState.ACCEPTED, application_type=settings.application_type, tags=build_tags(settings))
+    assert is_ours(found)
+    assert not is_ours(foreign(ApplicationState.ACCEPTED, application_type="SPARK", tags=("nightly",)))
+
+
+def foreign(state: ApplicationState | None, **more: object) -> ApplicationReport:
+    given = {
+        "id": ID,
+        "name": "digits\x1b",
+        "user": "ann",
+        "application_type": "TONY",
+        **more,
+    }
+    return ApplicationReport(state=state, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            foreign(ApplicationState.ACCEPTED, diagnostics="Queue is full"),
+            rf"{JOB} \(digits.*, type TONY\) is ACCEPTED: Queue is full\nIt has no history .* until its application",
+        ),
+        (foreign(ApplicationState.RUNNING), r"is RUNNING\nIt has no history in hdfs://nn/x yet; try again"),
+        (
+            foreign(ApplicationState.FAILED, diagnostics="no python3", application_type="SPARK"),
+            r"type SPARK\) is FAILED: no python3\nIt has no history in hdfs://nn/x: it ended before",
+        ),
+        (
+            foreign(ApplicationState.RUNNING, user="bob"),
+            r"belongs to bob, and only they can read its history; you are ann\.",
+        ),
+        (foreign(None, name=None, application_type=None), r"\(, type \) is in an unknown state\n"),
+    ],
+)
+def test_a_job_without_a_record(found: ApplicationReport, told: str) -> None:
+    """How it stands, in YARN's words, and why nothing more is known."""
+    text = explain_missing_history(found, "ann", "hdfs://nn/x")
+    assert re.search(told, text), text
+    assert "\x1b" not in text

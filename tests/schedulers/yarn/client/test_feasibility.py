@@ -8,9 +8,8 @@ from tests.schedulers.yarn.samples import yarn_role
 from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.setting_choices import DistributedMode
-from tony.schedulers.yarn.allocation.container_demand import count_suitable_nodes
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode, Queue
-from tony.schedulers.yarn.client.feasibility import find_notices, find_unsatisfiable_requests
+from tony.schedulers.yarn.client.feasibility import count_suitable_nodes, find_notices, find_unsatisfiable_requests
 from tony.schedulers.yarn.settings import YarnSettings
 
 BIG = ClusterNode(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})

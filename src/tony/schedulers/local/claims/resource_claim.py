@@ -27,7 +27,7 @@ from tony.schedulers.local.claims.ledger import (
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 
-#: A claim was released: its file was removed, or closed by the last process that had it open; or the ledger was removed.
+#: A claim was released: its file was removed, or closed by the last process that had it open. Or the ledger is gone.
 _RELEASES = InotifyMask.CLOSE_WRITE | InotifyMask.DELETE | InotifyMask.DELETE_SELF | InotifyMask.MOVE_SELF
 #: Seconds after a release at which to check again: the kernel reports that a file was closed just before it unlocks it.
 _RECHECK_SECONDS = (0.01, 0.1)

@@ -9,13 +9,12 @@ from typing import Self
 from tony.errors import AttemptLostError, AttemptSupersededError, InfraError, TimeLimitExceededError
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.am_rm_client import AttemptEndedError
 from tony.hadoop.yarn.application_client import ENDED
 from tony.model.job_spec import JobSpec
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.yarn.client.application_reports import LIFETIME, explain_exceeded_limit
+from tony.schedulers.yarn.client.application_reports import LIFETIME, explain_exceeded_limit, format_diagnostics
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload
@@ -85,7 +84,7 @@ async def find_termination_reason(error: AttemptEndedError, attempt: AmAttempt) 
     limit = explain_exceeded_limit(report, attempt.settings, attempt.job.record.sources.get(LIFETIME))
     if limit:
         raise TimeLimitExceededError(limit) from error
-    diagnostics = "" if report.diagnostics in ("", "N/A") else " ".join(escape_text(report.diagnostics).split())
+    diagnostics = " ".join(format_diagnostics(report).split())
     if report.state is not ApplicationState.KILLED:
         raise AttemptLostError(
             "YARN failed the application because its application master is lost, usually with its node"

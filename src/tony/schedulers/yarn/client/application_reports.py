@@ -1,15 +1,20 @@
-"""The ResourceManager's report of an application: as its status, as an entry of a list, and its exceeded lifetime."""
+"""The ResourceManager's reports of applications: as status, list entry and text; tags that find a job again. Pure.
+
+The staging folder of a job that does not use the default one is stored in a tag of the application. YARN accepts ten
+tags of at most 100 characters each, and Java clients write them in lower case.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from urllib.parse import unquote
 
 from tony.errors import ExitCode
 from tony.hadoop import ids
 from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
-from tony.hadoop.wire.yarn_records import FinalStatus
+from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus
 from tony.hadoop.yarn.application_client import ENDED
 from tony.model.states import JobState
 from tony.schedulers.client_interface import ApplicationStatus, ListEntry
@@ -29,25 +34,36 @@ _STATES: Mapping[ApplicationState, JobState] = {
     ApplicationState.FAILED: JobState.FAILED,
     ApplicationState.KILLED: JobState.KILLED,
 }
-#: State of a FINISHED application, from the outcome that its AM reported.
-_ENDS: Mapping[FinalStatus, JobState] = {
-    FinalStatus.SUCCEEDED: JobState.SUCCEEDED,
-    FinalStatus.KILLED: JobState.KILLED,
-}
 _EXITS: Mapping[JobState, ExitCode] = {
     JobState.SUCCEEDED: ExitCode.SUCCEEDED,
     JobState.FAILED: ExitCode.PROGRAM_FAILED,
     JobState.KILLED: ExitCode.KILLED,
 }
-_RESULTS = {
+#: Outcome that the AM reported.
+_RESULTS: Mapping[FinalStatus, JobState] = {
     FinalStatus.SUCCEEDED: JobState.SUCCEEDED,
     FinalStatus.FAILED: JobState.FAILED,
     FinalStatus.KILLED: JobState.KILLED,
 }
+#: States of applications whose AM is not running yet.
+WAITING = (
+    ApplicationState.NEW,
+    ApplicationState.NEW_SAVING,
+    ApplicationState.SUBMITTED,
+    ApplicationState.ACCEPTED,
+)
+#: Prefix of the tag with the staging folder.
+_PREFIX = "tony-staging:"
+_MAX_TAGS = 10
+_MAX_NAME_CHARACTERS = 100
+_PLAIN = re.compile(rb"[a-z0-9/._~-]")
+_DEFAULT_SETTINGS = YarnSettings()
+#: Tag of a job of tony under another application type.
+_APPLICATION_TYPE = "tony"
 
 
-def is_finished(report: ApplicationReport) -> bool:
-    """Return True if YARN killed the application because it exceeded its lifetime."""
+def _has_exceeded_lifetime(report: ApplicationReport) -> bool:
+    """Return True if YARN killed the application for that."""
     return report.state is ApplicationState.KILLED and _LIFETIME_TEXT in (report.diagnostics or "")
 
 
@@ -58,7 +74,7 @@ def explain_exceeded_limit(report: ApplicationReport, settings: YarnSettings, so
         settings: the job's.
         source: where the job sets `lifetime`, if known.
     """
-    if not is_finished(report):
+    if not _has_exceeded_lifetime(report):
         return ""
     submitted, ended = report.submit_time or report.start_time, report.finish_time
     seconds = (ended - submitted) / 1000 if submitted and ended else None
@@ -87,7 +103,7 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
     exit_code = _EXITS.get(state)
     if report.state is ApplicationState.FAILED:
         exit_code = ExitCode.INFRASTRUCTURE
-    diagnostics = "" if report.diagnostics == "N/A" else escape_text(report.diagnostics).strip()
+    diagnostics = format_diagnostics(report)
     return ListEntry(
         job=ids.format_application(report.id),
         name=report.name or "",
@@ -102,8 +118,8 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
 
 def _find_state(report: ApplicationReport) -> JobState:
     if report.state is ApplicationState.FINISHED:
-        return _ENDS.get(report.final_status or FinalStatus.UNDEFINED, JobState.FAILED)
-    if is_finished(report):
+        return _RESULTS.get(report.final_status or FinalStatus.UNDEFINED, JobState.FAILED)
+    if _has_exceeded_lifetime(report):
         return JobState.FAILED
     return _STATES.get(report.state, JobState.SUBMITTED) if report.state else JobState.SUBMITTED
 
@@ -126,24 +142,95 @@ def to_application_status(report: ApplicationReport) -> ApplicationStatus:
         address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
         host=report.host or "" if listens else "",
         attempt=attempt or 0,
-        note=_find_pending_reason(report.diagnostics) if alive else _format_diagnostics(report.diagnostics),
+        note=_find_pending_reason(report) if alive else format_diagnostics(report),
         result=_find_result(report),
         given_up=report.state is ApplicationState.FAILED,
     )
 
 
-def _format_diagnostics(diagnostics: str) -> str:
-    return "" if diagnostics in ("", "N/A") else escape_text(diagnostics).strip()
+def format_diagnostics(report: ApplicationReport) -> str:
+    """Return YARN's diagnostics, safe for a terminal; empty if there are none."""
+    return "" if report.diagnostics in ("", "N/A") else escape_text(report.diagnostics).strip()
 
 
-def _find_pending_reason(diagnostics: str) -> str:
+def _find_pending_reason(report: ApplicationReport) -> str:
     """Return why an application is pending, without timestamp and queue usage, which change all the time."""
-    text = _format_diagnostics(diagnostics).partition(" Details :")[0]
+    text = format_diagnostics(report).partition(" Details :")[0]
     return re.sub(r"^\[[^\]]*\] ", "", text).strip()
 
 
 def _find_result(report: ApplicationReport) -> JobState | None:
     if report.state is ApplicationState.KILLED:
         return JobState.KILLED
-    final_status = report.final_status if report.state is ApplicationState.FINISHED and report.final_status else None
-    return _RESULTS.get(final_status) if final_status else None
+    if report.state is ApplicationState.FINISHED and report.final_status:
+        return _RESULTS.get(report.final_status)
+    return None
+
+
+def build_tags(settings: YarnSettings) -> tuple[str, ...]:
+    """Return an application's tags: the user's, and those that other clients need to find the job.
+
+    These are its staging folder, and a marker under another application type. A folder name too long for a tag is left
+    out, as are both if the job has ten tags of its own.
+    """
+    own = []
+    if settings.staging != _DEFAULT_SETTINGS.staging:
+        letters = (bytes((byte,)) for byte in settings.staging.encode("utf-8", "replace"))
+        text = "".join(letter.decode() if _PLAIN.match(letter) else f"%{letter[0]:02x}" for letter in letters)
+        own.append(f"{_PREFIX}{text}")
+    if settings.application_type != _DEFAULT_SETTINGS.application_type:
+        own.append(_APPLICATION_TYPE)
+    return (*settings.tags, *(tag for tag in own if len(tag) <= _MAX_NAME_CHARACTERS))[
+        : max(_MAX_TAGS, len(settings.tags))
+    ]
+
+
+def is_ours(report: ApplicationReport) -> bool:
+    """Return True if an application is certainly a job of tony."""
+    own = report.application_type == _DEFAULT_SETTINGS.application_type
+    return own or _APPLICATION_TYPE in report.tags or find_staging(report.tags) is not None
+
+
+def find_staging(tags: Collection[str]) -> str | None:
+    """Return the staging folder named in an application's tags; None if there is none."""
+    return next((unquote(tag.removeprefix(_PREFIX)) for tag in tags if tag.startswith(_PREFIX)), None)
+
+
+def explain_missing_history(report: ApplicationReport, user: str, record: str) -> str:
+    """Return why the ResourceManager's report is all that is known of a job, and what to do.
+
+    Args:
+        user: the current user.
+        record: where the history was looked for.
+    """
+    job = ids.format_application(report.id) if report.id else "the application"
+    name = escape_text(report.name or "")
+    if report.user and report.user != user:
+        return f"{job} ({name}) belongs to {report.user}, and only they can read its history; you are {user}."
+    state = report.state.name if report.state else "in an unknown state"
+    diagnostics = format_diagnostics(report)
+    kind = escape_text(report.application_type or "")
+    begin = f"{job} ({name}, type {kind}) is {state}{diagnostics and f': {diagnostics}'}\n"
+    if report.state in ENDED:
+        return f"{begin}It has no history in {record}: it ended before writing one, or is not a job of tony."
+    if report.state is ApplicationState.RUNNING:
+        return f"{begin}It has no history in {record} yet; try again in a moment. It may not be a job of tony."
+    return f"{begin}It has no history in {record} until its application master has started."
+
+
+def describe_queue_position(own: ApplicationReport, waiting: Iterable[ApplicationReport]) -> str:
+    """Return `position 2 of 3 pending applications in queue default`. By age; a scheduler may use another order.
+
+    Args:
+        waiting: all pending applications, of all queues.
+    """
+    queue = own.queue or "default"
+    ages = [_age(report.id) for report in waiting if report.queue == own.queue and report.id]
+    before = sum(age < _age(own.id) for age in ages)
+    together = len({*ages, _age(own.id)})
+    return f"position {before + 1} of {together} pending applications in queue {queue}"
+
+
+def _age(application: ApplicationId | None) -> tuple[int, int]:
+    """Return a sort key: ids are allocated in the order of submissions."""
+    return (application.cluster_timestamp or 0, application.number or 0) if application else (0, 0)

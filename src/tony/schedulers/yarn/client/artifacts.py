@@ -13,7 +13,7 @@ from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.shipping.plugin_archive import store_plug_in
 from tony.schedulers.shipping.runtime_archive import store_runtime
 from tony.schedulers.shipping.web_code_archive import store_pages
-from tony.schedulers.yarn.client.cache_upload import UploadRequest
+from tony.schedulers.yarn.client.cluster_cache import UploadRequest
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings
 from tony.storage.cache.object_cache import Cache, Stored

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState, NodeLabel, QueueInfo, QueueState
-from tony.hadoop.wire.yarn_records import ApplicationId, NodeReport, NodeState, Resource, ResourceTypeInfo
+from tony.hadoop.wire.application_client import NodeLabel, QueueInfo, QueueState
+from tony.hadoop.wire.yarn_records import NodeReport, NodeState, Resource, ResourceTypeInfo
 
 #: States of nodes that have not been removed for good: they may come back.
 AWAY = (
@@ -177,30 +177,3 @@ def _list_leaves(info: QueueInfo) -> list[str]:
     if not info.children:
         return [info.name or ""]
     return [name for child in info.children for name in _list_leaves(child)]
-
-
-#: States of applications whose AM is not running yet.
-WAITING = (
-    ApplicationState.NEW,
-    ApplicationState.NEW_SAVING,
-    ApplicationState.SUBMITTED,
-    ApplicationState.ACCEPTED,
-)
-
-
-def describe_queue_position(own: ApplicationReport, waiting: Iterable[ApplicationReport]) -> str:
-    """Return `position 2 of 3 pending applications in queue default`. By age; a scheduler may use another order.
-
-    Args:
-        waiting: all pending applications, of all queues.
-    """
-    queue = own.queue or "default"
-    ages = [_age(report.id) for report in waiting if report.queue == own.queue and report.id]
-    before = sum(age < _age(own.id) for age in ages)
-    together = len({*ages, _age(own.id)})
-    return f"position {before + 1} of {together} pending applications in queue {queue}"
-
-
-def _age(application: ApplicationId | None) -> tuple[int, int]:
-    """Return a sort key: ids are allocated in the order of submissions."""
-    return (application.cluster_timestamp or 0, application.number or 0) if application else (0, 0)

@@ -27,22 +27,25 @@ from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter, WebLink
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
-from tony.schedulers.yarn.allocation.container_demand import count_suitable_nodes
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.application_reports import (
     LIFETIME,
+    WAITING,
+    describe_queue_position,
     explain_exceeded_limit,
+    explain_missing_history,
+    find_staging,
     find_tracking_url,
+    is_ours,
     to_application_status,
     to_list_entry,
 )
 from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place, list_file_systems
-from tony.schedulers.yarn.client.cache_upload import CacheUploader
-from tony.schedulers.yarn.client.capacity import AWAY, WAITING, ClusterCapacity, build_capacity, describe_queue_position
+from tony.schedulers.yarn.client.capacity import AWAY, ClusterCapacity, build_capacity
+from tony.schedulers.yarn.client.cluster_cache import ClusterCache
 from tony.schedulers.yarn.client.cluster_discovery import find_cluster
-from tony.schedulers.yarn.client.feasibility import find_notices, find_unsatisfiable_requests
-from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_history, find_staging, is_ours
-from tony.schedulers.yarn.client.unsatisfiable_constraints import find_constraint_hints, find_unsatisfiable_constraints
+from tony.schedulers.yarn.client.feasibility import count_suitable_nodes, find_notices, find_unsatisfiable_requests
+from tony.schedulers.yarn.client.placement_constraints import find_constraint_hints, find_unsatisfiable_constraints
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_contexts import build_master_container, build_submission
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
@@ -147,7 +150,7 @@ class YarnSubmitter(Submitter):
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
         cluster = self._cluster or find_cluster(settings, self._home)
-        uploader = CacheUploader(cluster, cluster.build_path(settings.staging))
+        uploader = ClusterCache(cluster, cluster.build_path(settings.staging))
         try:
             systems = (*settings.file_systems, *list_file_systems(job.record.staged))
             fetched_tokens = await cluster.collect_job_credentials(systems)
@@ -186,7 +189,7 @@ class YarnSubmitter(Submitter):
                 raise
 
     def _provide(
-        self, job: PreparedJob, cluster: ClusterClients, settings: YarnSettings, uploader: CacheUploader
+        self, job: PreparedJob, cluster: ClusterClients, settings: YarnSettings, uploader: ClusterCache
     ) -> JobPayload:
         needs = build_artifacts(job.record, settings, Cache(job.home.cache))
         staging = cluster.build_path(settings.staging)
@@ -348,7 +351,7 @@ class YarnSubmitter(Submitter):
         return self._cluster
 
 
-async def _evict_old_objects(cluster: ClusterClients, uploader: CacheUploader) -> None:
+async def _evict_old_objects(cluster: ClusterClients, uploader: ClusterCache) -> None:
     """Remove old objects from the cluster's cache. A failure does not affect the job."""
     try:
         async with cluster.applications() as client:
