@@ -9,7 +9,6 @@ The same interpreter gives the same bytes.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import importlib.util
 import io
 import json
@@ -24,9 +23,8 @@ from pathlib import Path
 
 from tony.errors import ConfigError, Problem
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.shipping.archive_build_cache import build_once
+from tony.schedulers.shipping.archive_builder import build_once, compile_pyc, compute_fingerprint
 from tony.schedulers.shipping.elf_libraries import read_libraries, with_search_path
-from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.storage.cache.object_cache import FIXED_TIME, Cache, Stored
 
 #: Folders of the standard library that are not needed on a node.
@@ -109,14 +107,9 @@ class _NotMovableError(Exception):
 
 def _compute_fingerprint(own: OwnInterpreter) -> str:
     """Return a digest that identifies an interpreter without reading it."""
-    digest = hashlib.sha256(f"{_VERSION}\0{sys.version}\0{own}".encode())
-    for path in (own.program, own.library, own.library / "os.py", own.library / "lib-dynload"):
-        try:
-            status = path.stat()
-        except OSError:
-            continue
-        digest.update(f"\0{status.st_size}\0{status.st_mtime_ns}".encode())
-    return digest.hexdigest()[:32]
+    paths = (own.program, own.library, own.library / "os.py", own.library / "lib-dynload")
+    found = ((path, path.stat()) for path in paths if path.exists())
+    return compute_fingerprint(f"{_VERSION}\0{sys.version}\0{own}".encode(), found)
 
 
 def _build(own: OwnInterpreter, scratch: Path) -> bytes:

@@ -17,7 +17,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.client_interface import ApplicationStatus, PreparedJob, Scheduler, Submitter
 from tony.schedulers.settings_schema import read_values
-from tony.schedulers.shipping.runtime_archive import store_runtime
+from tony.schedulers.shipping.code_archives import store_runtime
 from tony.storage.cache.object_cache import Cache
 
 from . import FOLDER

@@ -10,9 +10,7 @@ from tony.model.hdfs_uri import split_address
 from tony.model.staged_files import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.shipping.plugin_archive import store_plug_in
-from tony.schedulers.shipping.runtime_archive import store_runtime
-from tony.schedulers.shipping.web_code_archive import store_pages
+from tony.schedulers.shipping.code_archives import store_pages, store_plug_in, store_runtime
 from tony.schedulers.yarn.client.cluster_cache import UploadRequest
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 import tony
-from tony.schedulers.shipping.pyc_compiler import compile_pyc
+from tony.schedulers.shipping.archive_builder import compile_pyc
 
 _CODE = """
 import hashlib, sys
 sys.path.insert(0, {source!r})
 {loads}
-from tony.schedulers.shipping.runtime_archive import _build_archive
-print(hashlib.sha256(_build_archive()).hexdigest())
+from tony.schedulers.shipping.code_archives import _build_runtime, _list_runtime_files
+print(hashlib.sha256(_build_runtime(_list_runtime_files())).hexdigest())
 """
 
 
