@@ -23,17 +23,17 @@ from tony.errors import ProtocolError
 from tony.history.goodput import ledger
 from tony.history.json_files import write_json
 from tony.history.metrics_reader import Metrics
-from tony.jobs.am_client import request_metrics, request_stacks, send_log_level, send_restart
+from tony.jobs.am_client import request_metrics, request_stacks, send_command
 from tony.model.actor import Actor
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.progress import Progress, measure_task
-from tony.protocol.client_messages import GetMetrics
+from tony.protocol.client_messages import GetMetrics, RestartJob
 from tony.protocol.executor_messages import DumpStacks, Sample, Saved, StartProgram, Welcome
 from tony.protocol.launch import TaskPart
-from tony.protocol.messages import Stacks
+from tony.protocol.messages import SetLogLevel, Stacks
 
 
 def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:
@@ -179,9 +179,9 @@ def test_a_restart_on_order(tmp_path: Path) -> None:
 
     async def meanwhile(job: InProcessJob) -> None:
         await runs(job)
-        await send_restart(job.job.folder, "ann")
+        await send_command(job.job.folder, RestartJob(actor="ann"))
         await runs(job, session=2)
-        await send_log_level(job.job.folder, "info", "bob")
+        await send_command(job.job.folder, SetLogLevel(level="info", actor="bob"))
         end(job)
         for executor in job.executors.values():
             await wait_until(lambda executor=executor: executor.ended)  # type: ignore[misc]
@@ -199,10 +199,10 @@ def test_a_restart_without_a_running_session_is_refused(tmp_path: Path) -> None:
     async def meanwhile(job: InProcessJob) -> None:
         (only,) = await runs(job)
         only.stubborn = True
-        await send_restart(job.job.folder, "ann")
+        await send_command(job.job.folder, RestartJob(actor="ann"))
         await wait_until(lambda: job.report().state.value == "restarting")
         with pytest.raises(ProtocolError, match="no session to restart: the job is restarting") as caught:
-            await send_restart(job.job.folder, "ann")
+            await send_command(job.job.folder, RestartJob(actor="ann"))
         assert caught.value.code == "busy"
         only.exit(FAILED)
         await wait_until(lambda: job.report().session == 2 and only.runs)
@@ -217,15 +217,15 @@ def test_stacks_of_a_task(tmp_path: Path) -> None:
 
     async def meanwhile(job: InProcessJob) -> None:
         first, _ = await runs(job)
-        asking = asyncio.ensure_future(request_stacks(job.job.folder, "ann", "worker:0"))
+        asking = asyncio.ensure_future(anext(request_stacks(job.job.folder, "ann", ["worker:0"])))
         await wait_until(lambda: any(isinstance(m, DumpStacks) for m in first.received))
         request = next(m.request for m in first.received if isinstance(m, DumpStacks))
         first.send(Stacks(task="worker:9", request="another user's", text="?"))
         first.send(Stacks(task="worker:0", request=request, text="main()", how="py-spy", name="worker-0.stacks"))
         assert await asking == Stacks(task="worker:0", text="main()", how="py-spy", name="worker-0.stacks")
         for strange in ("worker:7", "no task"):
-            assert (await request_stacks(job.job.folder, "ann", strange)).problem == "there is no such task"
-        asking = asyncio.ensure_future(request_stacks(job.job.folder, "ann", "worker:0"))
+            assert (await anext(request_stacks(job.job.folder, "ann", [strange]))).problem == "there is no such task"
+        asking = asyncio.ensure_future(anext(request_stacks(job.job.folder, "ann", ["worker:0"])))
         await wait_until(lambda: sum(isinstance(m, DumpStacks) for m in first.received) == 2)
         await first.die()
         job.source.end(first.part.container, "killed")

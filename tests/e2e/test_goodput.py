@@ -13,8 +13,9 @@ from tony.history.goodput import ledger
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import MarkerKind
-from tony.jobs.am_client import send_restart
+from tony.jobs.am_client import send_command
 from tony.model.layout import Home
+from tony.protocol.client_messages import RestartJob
 
 pytestmark = pytest.mark.e2e
 
@@ -60,7 +61,7 @@ def test_the_time_of_a_job_is_accounted_for(lab: Lab) -> None:
     kill(lab.masters(job)[0])
     until(lambda: lab.status(job)["attempt"] == 2 and lab.status(job)["state"] == "running", "the next master")
     go.touch()
-    asyncio.run(send_restart(folder, "ann"))
+    asyncio.run(send_command(folder, RestartJob(actor="ann")))
     until(lambda: lab.status(job)["session"] == 2 and lab.status(job)["state"] == "running", "the next session")
     before = max(step for (_, session), step in steps().items() if session == 1)
     until(lambda: steps().get(("worker:0", 2), 0) > before + 50, "it has made again what it had made")

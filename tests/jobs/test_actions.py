@@ -45,7 +45,7 @@ async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) 
     async def deaf(*_: object) -> None:
         raise ConnectionFailedError("no answer")
 
-    monkeypatch.setattr(actions, "send_kill", deaf)
+    monkeypatch.setattr(actions, "send_command", deaf)
     async with FakeAm(folder, running):
         with pytest.raises(
             ConnectionFailedError, match=r"no answer\. If it hangs, kill it with `kill -9 \d+` on here;"
@@ -63,7 +63,7 @@ async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pyte
             await master.finish(succeeded(folder, record))
             raise ConnectionFailedError("the connection broke: connection reset by peer")
 
-        monkeypatch.setattr(actions, "send_kill", cut_off)
+        monkeypatch.setattr(actions, "send_command", cut_off)
         assert await kill(home, JOB) == succeeded(folder, record)
 
 

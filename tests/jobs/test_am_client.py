@@ -15,7 +15,7 @@ from tests.jobs.recording_scheduler import Desk
 from tony.errors import ConnectionFailedError, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
-from tony.jobs.am_client import AmLocation, locate_am, request_report, send_kill, watch
+from tony.jobs.am_client import AmLocation, locate_am, request_report, send_command, watch
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
@@ -41,7 +41,7 @@ async def test_a_question_is_answered(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
     async with FakeAm(folder, running(job)) as am:
         assert await request_report(folder) == running(job)
-        await send_kill(folder, "ann", now=True)
+        await send_command(folder, KillJob(actor="ann", now=True))
         assert am.kills == [KillJob(actor="ann", now=True)]
         am.on_kill = lambda message: None
         seen: list[Report] = []

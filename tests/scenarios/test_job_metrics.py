@@ -13,7 +13,7 @@ from tests.scenarios.conftest import only_on
 from tests.yarn.lab import YarnLab, user
 from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics, request_stacks
-from tony.model.layout import Home
+from tony.model.layout import Home, JobFolder
 from tony.protocol.client_messages import Measured
 from tony.protocol.messages import Stacks
 
@@ -55,6 +55,10 @@ train()
 """
 
 
+async def _request_stacks(folder: JobFolder, *tasks: str) -> list[Stacks]:
+    return [stacks async for stacks in request_stacks(folder, "tester", tasks)]
+
+
 def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
     """What its programs use and how far they are, whichever way they tell it, is seen while it runs and afterwards."""
     end = lab.root / "end"
@@ -84,10 +88,10 @@ def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
     assert seen["teller:0"]["rss"] > 4 << 20
     assert 0 < seen["teller:0"]["user.loss"] <= 1
 
-    stacks: Stacks = asyncio.run(request_stacks(folder, "tester", "teller:0"))
+    stacks, other = asyncio.run(_request_stacks(folder, "teller:0", "printer:0"))
     assert stacks.how in ("py-spy", "faulthandler"), stacks.problem
     assert "train" in stacks.text
-    assert asyncio.run(request_stacks(folder, "tester", "printer:0")).how == "kernel"
+    assert other.how == "kernel"
 
     end.touch()
     assert lab.wait(job)["state"] == "succeeded"

@@ -10,14 +10,8 @@ from contextlib import aclosing
 from tony import clock
 from tony.errors import ConnectionFailedError, InfraError, ProtocolError, UserError
 from tony.history.job_record import KillRequest, build_pending_report, record_of, save_kill_request
-from tony.jobs.am_client import (
-    ANSWER_TIMEOUT_SECONDS,
-    locate_am,
-    request_all_stacks,
-    send_kill,
-    send_log_level,
-    send_restart,
-)
+from tony.jobs import am_client
+from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, locate_am, send_command
 from tony.jobs.logs.log_selection import select_named_tasks
 from tony.jobs.state_dir import get_user_name
 from tony.jobs.status import aborted_submissions, job_status
@@ -25,8 +19,9 @@ from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import LIVING_TASK_STATES, JobState
+from tony.protocol.client_messages import KillJob, RestartJob
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import LOG_LEVELS, Stacks
+from tony.protocol.messages import LOG_LEVELS, SetLogLevel, Stacks
 from tony.schedulers import registry
 from tony.units import format_duration
 
@@ -73,7 +68,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
             if not folder.am.exists() and await _end_by_scheduler(home, job_id, actor):
                 return report
             if kept is None or not is_local:  # an AM on this machine that answers has found the saved request
-                await send_kill(folder, actor, now)
+                await send_command(folder, KillJob(actor=actor, now=now))
             return report
         except ConnectionFailedError as error:
             # It may be starting, or have just ended, or be ending: then the next poll tells.
@@ -164,7 +159,7 @@ async def restart(home: Home, job_id: str, actor: str = "") -> JobReport:
             return  # the AM obeyed, although the connection ended without an answer
         session = report.session
         try:
-            await send_restart(home.job(job_id), actor or get_user_name())
+            await send_command(home.job(job_id), RestartJob(actor=actor or get_user_name()))
         except ProtocolError as error:
             if error.code != Code.BUSY:
                 raise
@@ -183,7 +178,7 @@ async def set_log_level(home: Home, job_id: str, level: str, actor: str = "") ->
         raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
 
     async def send(report: JobReport) -> None:
-        await send_log_level(home.job(job_id), level, actor or get_user_name())
+        await send_command(home.job(job_id), SetLogLevel(level=level, actor=actor or get_user_name()))
 
     return await _send_command(home, job_id, NOTHING_LOGS, send)
 
@@ -206,7 +201,7 @@ async def request_stacks(
     report = await job_status.load_report(home, job_id)
     try:
         async with aclosing(
-            request_all_stacks(home.job(job_id), actor or get_user_name(), select_tasks(report, chosen))
+            am_client.request_stacks(home.job(job_id), actor or get_user_name(), select_tasks(report, chosen))
         ) as answers:
             async for stacks in answers:
                 yield stacks

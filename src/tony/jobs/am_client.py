@@ -148,28 +148,14 @@ async def request_report(folder: JobFolder) -> JobReport:
         return (await _receive_answer(connection, Report)).report
 
 
-async def send_kill(folder: JobFolder, actor: str, now: bool) -> None:
-    """Request that the job be killed; return when the AM has accepted. Raises as `connect_to_am` does."""
-    async with connect_to_am(folder) as connection:
-        connection.send(KillJob(actor=actor, now=now))
-        await _receive_answer(connection, Done)
-
-
-async def send_restart(folder: JobFolder, actor: str) -> None:
-    """Request that the job be restarted with a new session; return when the AM has accepted.
+async def send_command(folder: JobFolder, command: KillJob | RestartJob | SetLogLevel) -> None:
+    """Send a command; return when the AM has accepted it.
 
     Raises:
         ProtocolError: with code `busy`: no session can be restarted now. Otherwise as `connect_to_am`.
     """
     async with connect_to_am(folder) as connection:
-        connection.send(RestartJob(actor=actor))
-        await _receive_answer(connection, Done)
-
-
-async def send_log_level(folder: JobFolder, level: str, actor: str = "") -> None:
-    """Set the log level of the AM and all executors. Raises as `connect_to_am` does."""
-    async with connect_to_am(folder) as connection:
-        connection.send(SetLogLevel(level=level, actor=actor))
+        connection.send(command)
         await _receive_answer(connection, Done)
 
 
@@ -187,15 +173,8 @@ async def request_metrics(
         return await _receive_answer(connection, Measured)
 
 
-async def request_stacks(folder: JobFolder, actor: str, task: str) -> Stacks:
-    """Return the stack traces of a task, or the reason why there are none. Raises as `connect_to_am` does."""
-    async with connect_to_am(folder) as connection:
-        connection.send(GetStacks(actor=actor, task=task))
-        return await _receive_answer(connection, Stacks, _STACKS_TIMEOUT_SECONDS)
-
-
-async def request_all_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) -> AsyncGenerator[Stacks, None]:
-    """Like `request_stacks`, for several tasks in order over one connection."""
+async def request_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) -> AsyncGenerator[Stacks, None]:
+    """Yield the stack traces of tasks, in order, or the reason why there are none. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         for first in range(0, len(tasks), _STACKS_BATCH):
             batch = tasks[first : first + _STACKS_BATCH]

@@ -24,7 +24,8 @@ from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 from tony.model.masking import redact
 from tony.model.submission_record import JobRecord
-from tony.protocol.messages import Stacks
+from tony.protocol.client_messages import KillJob, RestartJob
+from tony.protocol.messages import SetLogLevel, Stacks
 
 #: How long fetched output of a task counts as current.
 _FETCH_INTERVAL_SECONDS = 0.5
@@ -85,22 +86,21 @@ class AmJobView(DirectoryJobView):
 
     async def kill(self, *, now: bool = False, actor: str = "") -> JobReport:
         report = await self.status()
-        await am_client.send_kill(self.folder, actor, now)
+        await am_client.send_command(self.folder, KillJob(actor=actor, now=now))
         self._forget_status()
         return report
 
     async def restart(self, actor: str = "") -> JobReport:
         report = await self.status()
-        await am_client.send_restart(self.folder, actor)
+        await am_client.send_command(self.folder, RestartJob(actor=actor))
         self._forget_status()
         return report
 
-    async def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
-        for task in tasks:
-            yield await am_client.request_stacks(self.folder, actor, task)
+    def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
+        return am_client.request_stacks(self.folder, actor, tasks)
 
     async def set_log_level(self, level: str, actor: str = "") -> JobReport:
-        await am_client.send_log_level(self.folder, level, actor)
+        await am_client.send_command(self.folder, SetLogLevel(level=level, actor=actor))
         return await self.status()
 
 

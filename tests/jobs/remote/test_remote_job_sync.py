@@ -433,7 +433,7 @@ async def test_a_remote_am_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatc
     async def deaf(*_: object) -> None:
         raise ConnectionFailedError("no answer")
 
-    monkeypatch.setattr(actions, "send_kill", deaf)
+    monkeypatch.setattr(actions, "send_command", deaf)
     monkeypatch.setattr(registry, "load_submitter", lambda *_: submitter)
     async with FakeAm(folder, running):
         assert (await kill(home, JOB)).job == JOB

@@ -10,12 +10,10 @@ from pathlib import Path
 from tony import clock
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
-from tony.core.report_builder import build_report as view
+from tony.core.state import Final
 from tony.errors import ExitCode, InvalidTransitionError, RecordError, StorageError, UnknownJobError
-from tony.history import event_log
 from tony.history.event_log import EventTail, check_foreign_length, segments
 from tony.history.job_record import build_pending_report, read_job, read_summary
-from tony.history.replay import replay
 from tony.jobs.am_client import locate_am
 from tony.jobs.status.job_end import LOST_WITH_AM
 from tony.linux.file_tail import read_tail
@@ -56,7 +54,7 @@ class StatusFromLog:
                 replay = _LogReplay(self._folder, record)
             if not self._own:
                 check_foreign_length(self._folder.path)
-            report = replay.build_report()
+            report = replay.build_current_report()
             self._replay = replay  # not after an error: then the whole log is read again
             return report
 
@@ -66,35 +64,41 @@ class _LogReplay:
 
     Attributes:
         tail: the log behind that position.
+        events: number of events before it; last_at, last_wall: times of the last one.
     """
 
     def __init__(self, folder: JobFolder, record: JobRecord) -> None:
         self.tail = EventTail(folder)
-        self._folder = folder
-        self._record = record
-        self._app = Application(record.job_id, record.spec)
-        self._at, self._wall = 0.0, record.submitted
+        self.app = Application(record.job_id, record.spec)
+        self.events, self.last_at, self.last_wall = 0, 0.0, record.submitted
+        self._context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
 
-    def build_report(self) -> JobReport:
-        """Return the current status.
+    def read_on(self) -> None:
+        """Apply the new events.
 
         Raises:
             TonyError: the log is invalid, or cannot be read.
         """
         for entry in self.tail.read_new():
-            self._at, self._wall = entry.at, entry.wall
+            self.events, self.last_at, self.last_wall = self.events + 1, entry.at, entry.wall
             with contextlib.suppress(InvalidTransitionError):  # logged by another version: apply what this one accepts
-                self._app.handle(entry.event, entry.at)
-        record = self._record
-        context = ReportContext(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
-        return build_report(self._app, self._at + max(0.0, clock.wall() - self._wall), context)
+                self.app.handle(entry.event, entry.at)
+
+    def build_current_report(self) -> JobReport:
+        """Apply the new events, and return the status. Raises as `read_on`."""
+        self.read_on()
+        return build_report(self.app, self.last_at + max(0.0, clock.wall() - self.last_wall), self._context)
+
+    def build_last_report(self) -> JobReport:
+        """Return the status after the last event."""
+        return build_report(self.app, self.last_at, self._context)
 
 
 def report_as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
     """Return the job as its log leaves it, however damaged that is: its AM may still be alive. Blocks."""
     with contextlib.suppress(Exception):
         if segments(folder.path):
-            return _LogReplay(folder, record).build_report()
+            return _LogReplay(folder, record).build_current_report()
     return build_pending_report(folder, record)
 
 
@@ -107,29 +111,22 @@ _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 def build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
     """Return the final report of a job whose AM is dead. Blocking: replays the whole log."""
+    log, note = _LogReplay(folder, record), ""
     try:
-        entries = event_log.read(event_log.segments(folder.path))
-        result = replay(record.job_id, record.spec, entries)
+        log.read_on()
     except RecordError as error:
-        return _build_lost_report(
-            folder, build_pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}"
-        )
+        note = f" Its event log is damaged: {error}"
     except Exception as error:  # a bug that replaying hits again must not keep the job open forever
         note = f" Its event log cannot be replayed ({type(error).__name__}: {error}); this is a bug in tony."
+    if note or not log.events:
         return _build_lost_report(folder, build_pending_report(folder, record), last_sign=0.0, note=note)
-    context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
-    if not result.events:
-        return _build_lost_report(folder, build_pending_report(folder, record), last_sign=0.0)
-    report = view(result.app, result.last_at, context)
-    if result.app.state.final is not None:
-        return _complete_report(result.app, report, result.last_wall)
-    return _build_lost_report(folder, report, last_sign=result.last_wall)
+    if log.app.state.final is not None:
+        return _complete_report(log.app.state.final, log.build_last_report(), log.last_wall)
+    return _build_lost_report(folder, log.build_last_report(), last_sign=log.last_wall)
 
 
-def _complete_report(app: Application, report: JobReport, last_wall: float) -> JobReport:
+def _complete_report(final: Final, report: JobReport, last_wall: float) -> JobReport:
     """Complete the report of a job whose result was decided before the AM died during cleanup."""
-    final = app.state.final
-    assert final is not None
     ended = report.ended or last_wall
     code = ExitCode.SUCCEEDED if final.failure is None else EXIT_CODES[final.failure.failure_class]
     return replace(
