@@ -21,7 +21,7 @@ from tony.history.metrics_reader import Peak
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
-from tony.model.job_spec import GIB, JobSpec, Role
+from tony.model.job_spec import GIB, JobSpec
 from tony.model.progress import CheckpointRecord, ProgressRecords
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState
@@ -231,16 +231,7 @@ def run_of(
         line = reader.timeline(until - line.accepted)
     sums = ledger(line, measured)
     spec = record.spec
-    evidence = _Evidence(
-        exits=exits,
-        tasks=sums.tasks,
-        measured=measured,
-        peaks=_drop_impossible(measured.peaks() if measured else {}),
-        steps=_seconds_per_step(measured),
-        running=_sum_run_times(line),
-        hosts={task.task: task.host for task in report.tasks if task.host} if report else {},
-    )
-    roles = {name: _role_facts(name, role, evidence) for name, role in spec.effective_roles.items()}
+    roles = _collect_roles(spec, exits, line, sums, measured, report)
     ended = report.ended if report and report.state.ended else None
     if ended is None and line.ended is not None:
         ended = line.accepted + line.ended
@@ -262,41 +253,42 @@ def run_of(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Evidence:
-    """Facts of all tasks of a run."""
-
-    exits: Exits
-    tasks: Sequence[TaskLedger]
-    measured: MeasuredRun | None
-    peaks: Mapping[str, Mapping[str, Peak]]
-    steps: Mapping[str, float]
-    running: Mapping[str, float]
-    hosts: Mapping[str, str]
-
-
-def _role_facts(name: str, role: Role, evidence: _Evidence) -> RoleFacts:
-    role_tasks = [task for task in evidence.tasks if task.role == name]
-    peak, counted = _find_peak(name, evidence.exits.ended, evidence.peaks)
-    return RoleFacts(
-        role=name,
-        kind=role.kind,
-        tasks=role.instances,
-        memory=role.resources.memory,
-        vcores=role.resources.vcores,
-        gpus=role.resources.gpus,
-        procs=role.procs_per_task,
-        held=math.fsum(map(_sum_held, role_tasks)) / HOUR,
-        idle=math.fsum(task.held[Bucket.IDLE.value] or 0.0 for task in role_tasks) / HOUR,
-        ran=_select_tasks(name, evidence.running),
-        peak=peak,
-        counted=counted,
-        used=_select_tasks(name, evidence.peaks),
-        growing=_is_growing(name, evidence.measured),
-        steps=_select_tasks(name, evidence.steps),
-        out_of_memory=evidence.exits.out_of_memory_roles.count(name),
-        hosts=_select_tasks(name, evidence.hosts),
-    )
+def _collect_roles(
+    spec: JobSpec,
+    exits: Exits,
+    line: Timeline,
+    sums: GoodputLedger,
+    measured: MeasuredRun | None,
+    report: JobReport | None,
+) -> dict[str, RoleFacts]:
+    peaks = _drop_impossible(measured.peaks() if measured else {})
+    steps = _seconds_per_step(measured)
+    run_times = _sum_run_times(line)
+    hosts = {task.task: task.host for task in report.tasks if task.host} if report else {}
+    roles: dict[str, RoleFacts] = {}
+    for name, role in spec.effective_roles.items():
+        role_tasks = [task for task in sums.tasks if task.role == name]
+        peak, counted = _find_peak(name, exits.ended, peaks)
+        roles[name] = RoleFacts(
+            role=name,
+            kind=role.kind,
+            tasks=role.instances,
+            memory=role.resources.memory,
+            vcores=role.resources.vcores,
+            gpus=role.resources.gpus,
+            procs=role.procs_per_task,
+            held=math.fsum(map(_sum_held, role_tasks)) / HOUR,
+            idle=math.fsum(task.held[Bucket.IDLE.value] or 0.0 for task in role_tasks) / HOUR,
+            ran=_select_tasks(name, run_times),
+            peak=peak,
+            counted=counted,
+            used=_select_tasks(name, peaks),
+            growing=_is_growing(name, measured),
+            steps=_select_tasks(name, steps),
+            out_of_memory=exits.out_of_memory_roles.count(name),
+            hosts=_select_tasks(name, hosts),
+        )
+    return roles
 
 
 def _select_tasks(role: str, values: Mapping[str, T]) -> dict[str, T]:

@@ -50,42 +50,23 @@ class JobSnapshot:
     latest: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """One line of the output."""
-
-    labels: tuple[tuple[str, str], ...]
-    value: float
-
-
-@dataclass(slots=True)
-class _Family:
-    """All samples of one metric."""
-
-    name: str
-    kind: str
-    what: str
-    samples: list[_Sample]
+_Labels = tuple[tuple[str, str], ...]
+#: Name of a metric, help text, labels and value. All metrics are gauges.
+_Sample = tuple[str, str, _Labels, float]
 
 
 def exposition(jobs: Iterable[JobSnapshot]) -> str:
     """Return the response body for these jobs."""
-    families: dict[str, _Family] = {}
+    families: dict[str, list[str]] = {}
     for snapshot in jobs:
-        for name, kind, what, sample in _job_samples(snapshot):
-            families.setdefault(name, _Family(name, kind, what, [])).samples.append(sample)
-    return "".join(line for name in sorted(families) for line in _lines(families[name]))
+        for name, what, labels, value in _job_samples(snapshot):
+            lines = families.setdefault(name, [f"# HELP {name} {what}\n# TYPE {name} gauge\n"])
+            text = ",".join(f'{label}="{_escape_label(content)}"' for label, content in labels)
+            lines.append(f"{name}{{{text}}} {_number(value)}\n")
+    return "".join(line for name in sorted(families) for line in families[name])
 
 
-def _lines(family: _Family) -> Iterator[str]:
-    what = family.what.replace("\\", r"\\").replace("\n", r"\n")
-    yield f"# HELP {family.name} {what}\n# TYPE {family.name} {family.kind}\n"
-    for sample in family.samples:
-        labels = ",".join(f'{name}="{escape_label(value)}"' for name, value in sample.labels)
-        yield f"{family.name}{{{labels}}} {_number(sample.value)}\n"
-
-
-def escape_label(value: str) -> str:
+def _escape_label(value: str) -> str:
     """Escape and shorten a label value."""
     short = value.encode("utf-8", "replace")[:_MAX_LABEL_BYTES].decode("utf-8", "ignore")
     return short.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
@@ -99,37 +80,32 @@ def _number(value: float) -> str:
     return repr(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
 
 
-_NamedSample = tuple[str, str, str, _Sample]
-
-
-def _job_samples(snapshot: JobSnapshot) -> Iterator[_NamedSample]:
+def _job_samples(snapshot: JobSnapshot) -> Iterator[_Sample]:
     report = snapshot.report
     job = (("job_id", report.job),)
     about = (*job, ("name", report.name), ("user", report.user), ("scheduler", report.scheduler))
-    yield "tony_job_info", "gauge", "A job; always 1.", _Sample((*about, ("framework", report.framework)), 1)
+    yield "tony_job_info", "A job; always 1.", (*about, ("framework", report.framework)), 1
     for state in JobState:
-        sample = _Sample((*job, ("state", state.value)), float(report.state is state))
-        yield "tony_job_state", "gauge", "1 for the state in which the job is, 0 for the others.", sample
-    yield "tony_job_session", "gauge", "Number of the current session (run of the gang).", _Sample(job, report.session)
-    yield "tony_job_attempt", "gauge", "Number of the current AM attempt.", _Sample(job, report.attempt)
+        what = "1 for the state in which the job is, 0 for the others."
+        yield "tony_job_state", what, (*job, ("state", state.value)), float(report.state is state)
+    yield "tony_job_session", "Number of the current session (run of the gang).", job, report.session
+    yield "tony_job_attempt", "Number of the current AM attempt.", job, report.attempt
     if report.submitted is not None:
-        what = "Submission time, in seconds since 1970."
-        yield "tony_job_submitted_timestamp_seconds", "gauge", what, _Sample(job, report.submitted)
+        yield "tony_job_submitted_timestamp_seconds", "Submission time, in seconds since 1970.", job, report.submitted
     if report.ended is not None:
-        what = "End time, in seconds since 1970."
-        yield "tony_job_ended_timestamp_seconds", "gauge", what, _Sample(job, report.ended)
+        yield "tony_job_ended_timestamp_seconds", "End time, in seconds since 1970.", job, report.ended
     if report.exit_code is not None:
-        yield "tony_job_exit_code", "gauge", "Exit code of the job.", _Sample(job, report.exit_code)
+        yield "tony_job_exit_code", "Exit code of the job.", job, report.exit_code
     yield from _usage_samples(report, job)
     yield from _task_state_samples(report, job)
     yield from _metric_samples(snapshot, job)
 
 
-def _usage_samples(report: JobReport, job: tuple[tuple[str, str], ...]) -> Iterator[_NamedSample]:
+def _usage_samples(report: JobReport, job: _Labels) -> Iterator[_Sample]:
     restarts = report.restarts
     for word, count in (("true", restarts.charged if restarts else 0), ("false", restarts.free if restarts else 0)):
         what = "Restarts; charged=true for those that currently count against max_restarts."
-        yield "tony_job_restarts", "gauge", what, _Sample((*job, ("charged", word)), count)
+        yield "tony_job_restarts", what, (*job, ("charged", word)), count
     if report.used:
         used = (
             ("gpu_hours", "GPU-hours allocated so far.", report.used.gpu_hours),
@@ -137,10 +113,10 @@ def _usage_samples(report: JobReport, job: tuple[tuple[str, str], ...]) -> Itera
             ("core_hours", "Core-hours allocated so far.", report.used.core_hours),
         )
         for word, what, hours in used:
-            yield f"tony_job_{word}", "gauge", what, _Sample(job, hours)
+            yield f"tony_job_{word}", what, job, hours
 
 
-def _task_state_samples(report: JobReport, job: tuple[tuple[str, str], ...]) -> Iterator[_NamedSample]:
+def _task_state_samples(report: JobReport, job: _Labels) -> Iterator[_Sample]:
     counts: dict[tuple[str, TaskState], int] = {}
     for task in report.tasks:
         key = task.role, task.state
@@ -148,10 +124,10 @@ def _task_state_samples(report: JobReport, job: tuple[tuple[str, str], ...]) -> 
     for role in dict.fromkeys(task.role for task in report.tasks):
         for state in TaskState:
             labels = (*job, ("role", role), ("state", state.value))
-            yield "tony_job_tasks", "gauge", "Tasks by state.", _Sample(labels, counts.get((role, state), 0))
+            yield "tony_job_tasks", "Tasks by state.", labels, counts.get((role, state), 0)
 
 
-def _metric_samples(snapshot: JobSnapshot, job: tuple[tuple[str, str], ...]) -> Iterator[_NamedSample]:
+def _metric_samples(snapshot: JobSnapshot, job: _Labels) -> Iterator[_Sample]:
     known = [task for task in snapshot.report.tasks if task.task in snapshot.latest]
     if len(known) > MOST_TASKS:
         yield from _role_samples(snapshot, known, job)
@@ -162,12 +138,10 @@ def _metric_samples(snapshot: JobSnapshot, job: tuple[tuple[str, str], ...]) -> 
             if named:
                 name, what, more = named
                 labels = (*job, ("role", task.role), ("task", task.task), *more)
-                yield f"tony_task_{name}", "gauge", what, _Sample(labels, value)
+                yield f"tony_task_{name}", what, labels, value
 
 
-def _role_samples(
-    snapshot: JobSnapshot, tasks: Sequence[TaskReport], job: tuple[tuple[str, str], ...]
-) -> Iterator[_NamedSample]:
+def _role_samples(snapshot: JobSnapshot, tasks: Sequence[TaskReport], job: _Labels) -> Iterator[_Sample]:
     values: dict[tuple[str, str], list[float]] = {}
     for task in tasks:
         for series, value in snapshot.latest[task.task].items():
@@ -178,10 +152,10 @@ def _role_samples(
             name, what, more = named
             for word, value in (("least", min(found)), ("mean", sum(found) / len(found)), ("most", max(found))):
                 labels = (*job, ("role", role), ("of_tasks", word), *more)
-                yield f"tony_role_{name}", "gauge", f"Over the tasks of the role: {what}", _Sample(labels, value)
+                yield f"tony_role_{name}", f"Over the tasks of the role: {what}", labels, value
 
 
-def _name_metric(series: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
+def _name_metric(series: str) -> tuple[str, str, _Labels] | None:
     """Return the metric's name, help text and extra labels for a series; None for an unknown series."""
     if series.startswith(OF_PROGRAMS):
         return "told", "Reported by the user program.", (("series", series.removeprefix(OF_PROGRAMS)),)

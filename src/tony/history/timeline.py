@@ -172,14 +172,6 @@ class _Row:
     redo: bool = False  # it has been further before, and does not run again yet
 
 
-@dataclass(slots=True)
-class _Open:
-    """The open queue interval and the sessions so far."""
-
-    queued: float | None = 0.0
-    sessions: list[tuple[int, float, str]] = field(default_factory=list)
-
-
 class TimelineReader:
     """Builds a timeline incrementally from the events of a log."""
 
@@ -189,7 +181,8 @@ class TimelineReader:
         self._changed_tasks: list[Task] = []
         self._state.moved = self._changed_tasks.append
         self._rows = {task.id: _Row(task, []) for task in self._state.tasks.values()}
-        self._open = _Open()
+        self._queued_since: float | None = 0.0
+        self._sessions: list[tuple[int, float, str]] = []
         self._queued: list[tuple[float, float]] = []
         self._marks: deque[Mark] = deque(maxlen=MAX_MARKS)
         self._first_start: float | None = None
@@ -236,14 +229,14 @@ class TimelineReader:
         if state.job.ended and state.ended_at is not None:
             end = max(state.ended_at, 0.0)
         queued = list(self._queued)
-        if self._open.queued is not None and end > self._open.queued:
-            queued.append((self._open.queued, end))
+        if self._queued_since is not None and end > self._queued_since:
+            queued.append((self._queued_since, end))
         return Timeline(
             job=state.job_id,
             accepted=self._accepted,
             until=end,
             spans=tuple(span for row in self._rows.values() for span in _list_closed_spans(row, end)),
-            sessions=tuple(_sessions(self._open.sessions, end)),
+            sessions=tuple(_sessions(self._sessions, end)),
             marks=tuple(self._marks),
             roles={
                 name: TaskResources(role.kind, role.resources.memory, role.resources.gpus, role.resources.vcores)
@@ -269,11 +262,11 @@ class TimelineReader:
 
     def _update_queue(self, at: float) -> None:
         """Update the queue intervals. The job counts as queued until its first AM starts."""
-        state, since = self._state, self._open.queued
+        state, since = self._state, self._queued_since
         if state.queue_reason and since is None and not state.final:
-            self._open.queued = at
+            self._queued_since = at
         elif not state.queue_reason and since is not None:
-            self._open.queued = None
+            self._queued_since = None
             if at > since:
                 self._queued.append((since, at))
 
@@ -285,7 +278,7 @@ class TimelineReader:
                     self._marks.append(Mark(MarkerKind.ATTEMPT, at, note=note))
                 self._accepted = self._state.accepted_wall or self._accepted
             case ev.SessionOpened(session=session, reason=reason):
-                self._open.sessions.append((session, at, reason))
+                self._sessions.append((session, at, reason))
                 if session > 1:
                     self._marks.append(Mark(MarkerKind.RESTART, at, note=reason))
             case ev.FailureClassified(task=task, failure=failure, decision=decision, reason=reason):

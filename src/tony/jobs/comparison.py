@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tony.config.table.resolved_table import list_recorded_rows
-from tony.errors import RecordError, TonyError
-from tony.history.goodput import Bucket, GoodputLedger
+from tony.errors import TonyError
+from tony.history.goodput import Bucket
 from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.job_metrics import sort_series
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
-from tony.model.submission_record import JobRecord
 
 T = TypeVar("T")
 #: Relative changes below this are not shown.
@@ -80,38 +79,16 @@ class Comparison:
     measures: tuple[MetricDifference, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ComparedFacts:
-    """The input of a comparison for one job.
-
-    Attributes:
-        record: None if it is not available; then settings are not compared.
-        medians: (role, series) -> median of its tasks' means.
-    """
-
-    report: JobReport
-    record: JobRecord | None
-    goodput: GoodputLedger | None
-    medians: Mapping[tuple[str, str], float]
-
-
 async def compare_jobs(a: DirectoryJobView, b: DirectoryJobView) -> Comparison:
     """Compare two jobs; a part that cannot be read counts as unknown.
 
     Raises:
         TonyError: the status of a job is unknown.
     """
-    first, second = await _load_facts(a), await _load_facts(b)
-    return await to_thread(_compare_facts, first, second)
-
-
-async def _load_facts(view: DirectoryJobView) -> _ComparedFacts:
-    return _ComparedFacts(
-        report=await view.status(),
-        record=await _return_none_on_error(view.record()),
-        goodput=await _return_none_on_error(view.goodput()),
-        medians=await _return_none_on_error(view.query_metrics(_compute_task_medians)) or {},
-    )
+    jobs = await _summarize(a), await _summarize(b)
+    settings, same = _compare_settings(await _load_settings(a), await _load_settings(b))
+    measures = _compare_metrics(await _load_medians(a), await _load_medians(b))
+    return Comparison(a=jobs[0], b=jobs[1], settings=settings, same=same, measures=measures)
 
 
 async def _return_none_on_error(part: Awaitable[T | None]) -> T | None:
@@ -121,25 +98,19 @@ async def _return_none_on_error(part: Awaitable[T | None]) -> T | None:
         return None
 
 
-def _compare_facts(a: _ComparedFacts, b: _ComparedFacts) -> Comparison:
-    settings, same = _compare_settings(a.record, b.record)
-    return Comparison(
-        a=_summarize(a), b=_summarize(b), settings=settings, same=same, measures=_compare_metrics(a.medians, b.medians)
-    )
-
-
-def _summarize(seen: _ComparedFacts) -> ComparedJob:
-    report, used = seen.report, seen.report.used
-    charged = report.restarts
-    seconds = seen.goodput.seconds if seen.goodput else {}
-    took = seen.goodput.until if seen.goodput else None
+async def _summarize(view: DirectoryJobView) -> ComparedJob:
+    report = await view.status()
+    goodput = await _return_none_on_error(view.goodput())
+    used, restarts = report.used, report.restarts
+    seconds = goodput.seconds if goodput else {}
+    took = goodput.until if goodput else None
     if report.submitted is not None and report.ended is not None:
         took = max(0.0, report.ended - report.submitted)
     return ComparedJob(
         report=report,
         took=took,
-        restarts=charged.charged + charged.free if charged else 0,
-        goodput=seen.goodput.goodput if seen.goodput else None,
+        restarts=restarts.charged + restarts.free if restarts else 0,
+        goodput=goodput.goodput if goodput else None,
         gpu_hours=used.gpu_hours if used else None,
         gb_hours=used.gb_hours if used else None,
         core_hours=used.core_hours if used else None,
@@ -147,27 +118,27 @@ def _summarize(seen: _ComparedFacts) -> ComparedJob:
     )
 
 
-def _compare_settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[SettingDifference, ...] | None, int]:
-    values = [_collect_values(record) for record in (a, b)]
-    first, second = values
-    if first is None or second is None:
-        return None, 0
-    keys = dict.fromkeys((*first, *second))
-    found = [SettingDifference(key=key, a=first.get(key), b=second.get(key)) for key in keys]
-    differ = tuple(
-        difference for difference in found if (difference.a and difference.a[0]) != (difference.b and difference.b[0])
-    )
-    return differ, len(found) - len(differ)
-
-
-def _collect_values(record: JobRecord | None) -> Mapping[str, Value] | None:
+async def _load_settings(view: DirectoryJobView) -> Mapping[str, Value] | None:
+    record = await _return_none_on_error(view.record())
     if record is None:
         return None
-    try:
-        rows = list_recorded_rows(record)
-    except RecordError:
-        return None
-    return {row.key: (row.value, row.source) for row in rows}
+    rows = await _return_none_on_error(to_thread(list_recorded_rows, record))
+    return None if rows is None else {row.key: (row.value, row.source) for row in rows}
+
+
+async def _load_medians(view: DirectoryJobView) -> Mapping[tuple[str, str], float]:
+    return await _return_none_on_error(view.query_metrics(_compute_task_medians)) or {}
+
+
+def _compare_settings(
+    a: Mapping[str, Value] | None, b: Mapping[str, Value] | None
+) -> tuple[tuple[SettingDifference, ...] | None, int]:
+    if a is None or b is None:
+        return None, 0
+    keys = dict.fromkeys((*a, *b))
+    differ = [key for key in keys if (a[key][0] if key in a else None) != (b[key][0] if key in b else None)]
+    found = tuple(SettingDifference(key=key, a=a.get(key), b=b.get(key)) for key in differ)
+    return found, len(keys) - len(found)
 
 
 def _compare_metrics(

@@ -136,12 +136,8 @@ class _Sessions:
         self._reported = session
 
 
-class _ProgressNotice(Protocol):
-    def __call__(self, text: str, /) -> None: ...
-
-
 async def iterate_reports(
-    home: Home, job_id: str, notice: _ProgressNotice, *, ages: bool = False
+    home: Home, job_id: str, notice: Callable[[str], None], *, ages: bool = False
 ) -> AsyncGenerator[JobReport, None]:
     """Yield the status now and after every change, reconnecting as necessary; end with the final report.
 
@@ -157,17 +153,19 @@ async def iterate_reports(
     submitter = registry.load_submitter(home, record)
     is_remote = not submitter.capabilities.same_host
     backoff = _REMOTE_BACKOFF if is_remote else _LOCAL_BACKOFF
-    with ChangeWatch() as changes, cached_status.ReportCache(folder if is_remote else None) as report_cache:
+    with ChangeWatch() as changes:
         changes.add(folder.path)
         pauses = iter(backoff)
         poller = _StatusPoller(home, record, notice)
         attempts = _AmAttempts(notice)
         while True:
+            last: JobReport | None = None
+            broken: ConnectionFailedError | None = None
             try:
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
                         pauses = iter(backoff)
-                        report_cache.last = None if message.final else message.report
+                        last = None if message.final else message.report
                         poller.on_answer()
                         attempts.on_report(message.report)
                         if message.final and is_remote:
@@ -176,10 +174,11 @@ async def iterate_reports(
                             yield message.report
                         if message.final:
                             return
-                broken = None
             except ConnectionFailedError as error:
                 broken = None if error.no_listener else error
-            report_cache.keep()
+            finally:
+                if last is not None and is_remote:
+                    cached_status.cache_report(folder, last)
             report = await poller.poll()
             another = report is not None and attempts.on_report(report)
             if report is not None:
@@ -194,7 +193,7 @@ async def iterate_reports(
 class _AmAttempts:
     """Reports that the AM died and another AM attempt took over."""
 
-    def __init__(self, notice: _ProgressNotice) -> None:
+    def __init__(self, notice: Callable[[str], None]) -> None:
         self._notice = notice
         self._seen = 0
 
@@ -213,7 +212,7 @@ class _StatusPoller:
     A job that has waited in the queue for its AM longer than allowed is ended.
     """
 
-    def __init__(self, home: Home, record: JobRecord, notice: _ProgressNotice) -> None:
+    def __init__(self, home: Home, record: JobRecord, notice: Callable[[str], None]) -> None:
         self._home, self._job_id, self._notice = home, record.job_id, notice
         self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS - (clock.wall() - record.submitted)
         self._is_away = False

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -23,37 +24,40 @@ from tony.cli.main import main
 from tony.errors import ConnectionFailedError
 from tony.history.json_files import write_json
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS
-from tony.jobs.job_follower import _StatusPoller
+from tony.jobs.job_follower import _StatusPoller, iterate_reports
 from tony.jobs.job_list import Filter, list_jobs
 from tony.jobs.status import job_status
-from tony.jobs.status.cached_status import ReportCache, add_stop_hint, load_cached_report
+from tony.jobs.status.cached_status import add_stop_hint, cache_report, load_cached_report
 from tony.linux import process
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
 
 
-def test_a_follower_caches_the_last_status(home: Home) -> None:
-    """When its connection is lost, or it exits; but not a status that the end has outdated, and nothing for a job of
-    this machine."""
+def test_the_cached_status_counts(home: Home) -> None:
+    """Where the log here is behind, or does not know the session; an invalid one does not count."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    for where, last, kept in ((None, running, None), (folder, None, None), (folder, running, running)):
-        with ReportCache(where) as heard:
-            heard.last = last
-        state = load_cached_report(folder, record, fresh=False).state
-        assert state is (kept.state if kept else JobState.SUBMITTED)
+    assert load_cached_report(folder, record, fresh=False).state is JobState.SUBMITTED
+    cache_report(folder, running)
+    assert load_cached_report(folder, record, fresh=False).state is JobState.RUNNING
+    cache_report(folder, replace(running, session=2))
+    assert load_cached_report(folder, record, fresh=True).session == 2
     folder.heard.write_text("{")
     assert load_cached_report(folder, record, fresh=False).state is JobState.SUBMITTED
 
 
-def test_the_newer_one_counts(home: Home) -> None:
-    """A report of a session that the log here does not know, be that as new as it can be."""
+@pytest.mark.parametrize("is_remote", [True, False])
+async def test_a_follower_caches_the_last_status(home: Home, monkeypatch: pytest.MonkeyPatch, is_remote: bool) -> None:
+    """When it stops following; but nothing for a job of this machine."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    with ReportCache(folder) as heard:
-        heard.last = replace(running, session=2)
-    assert load_cached_report(folder, record, fresh=True).session == 2
+    submitter = Elsewhere(folder) if is_remote else registry.load_submitter(home, record)
+    monkeypatch.setattr(registry, "load_submitter", lambda *_: submitter)
+    async with FakeAm(folder, running), aclosing(iterate_reports(home, JOB, print)) as reports:
+        await anext(reports)
+        await reports.aclose()
+        assert folder.heard.exists() is is_remote
 
 
 @pytest.fixture

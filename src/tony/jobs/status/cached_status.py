@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import Self
 
 from tony.errors import ConnectionFailedError, InfraError, StorageError
 from tony.history.job_record import record_of
@@ -59,33 +58,6 @@ def cache_report(folder: JobFolder, report: JobReport) -> None:
     """Cache a report of a job on another machine; failing to do so is not an error."""
     with contextlib.suppress(StorageError):
         write_json(folder.heard, to_plain(report))
-
-
-class ReportCache:
-    """Caches the last report received while following a job. A context manager.
-
-    Args:
-        folder: of a job on another machine; None to cache nothing.
-
-    Attributes:
-        last: the newest report that is not written yet.
-    """
-
-    def __init__(self, folder: JobFolder | None) -> None:
-        self._folder = folder
-        self.last: JobReport | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.keep()
-
-    def keep(self) -> None:
-        """Write the newest report."""
-        last, self.last = self.last, None
-        if last and self._folder:
-            cache_report(self._folder, last)
 
 
 def add_stop_hint(home: Home, job_id: str, error: ConnectionFailedError) -> ConnectionFailedError:
