@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from tests.jobs.fake_am import JOB, FakeAm, failed, logged, recorded, standing, 
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.core.events import SessionOpened
-from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
+from tony.errors import NoClusterError, ProtocolError, SchedulerError
 from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow, iterate_lines
@@ -72,13 +72,22 @@ def running(job: Recorded) -> JobReport:
     return standing(*job, JobState.RUNNING, TaskState.RUNNING)
 
 
+@asynccontextmanager
+async def followed(
+    home: Home, job: Recorded, diary: Diary, first: JobReport | None = None
+) -> AsyncIterator[tuple[FakeAm, asyncio.Task[JobReport]]]:
+    """A job whose application master lives, and one who follows it."""
+    async with FakeAm(job[0], first or running(job)) as master, asyncio.TaskGroup() as group:
+        following = group.create_task(follow(home, JOB, diary))
+        await wait_until(lambda: master.watched)
+        yield master, following
+
+
 async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
     """Every report the master sends, every line, and the last report as the answer."""
     folder, record = job
     diary = Diary()
-    async with FakeAm(folder, build_pending_report(folder, record)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, diary, build_pending_report(folder, record)) as (master, following):
         master.change(running(job))
         write_log(folder, "worker-0.s1.t1.out", "hello\n")
         await wait_until(lambda: diary.lines)
@@ -97,9 +106,7 @@ async def test_pending_lines_are_printed_before_the_end(
     monkeypatch.setattr("tony.jobs.job_follower._BATCH_SECONDS", 3600.0)
     folder, record = job
     diary = Diary()
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, diary) as (master, following):
         write_log(folder, "worker-0.s1.t1.out", "first\n")
         await wait_until(lambda: diary.lines)
         write_log(folder, "worker-0.s1.t1.out", "second\n")
@@ -204,9 +211,7 @@ async def test_an_end_during_a_break_is_seen(home: Home, job: Recorded) -> None:
     """The summary says what the connection did not."""
     folder, record = job
     diary = Diary()
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, diary) as (master, following):
         write_summary(folder, failed(folder, record))
         await master.die()
         assert await following == failed(folder, record)
@@ -216,9 +221,7 @@ async def test_a_master_that_dies_ends_the_job(home: Home, job: Recorded) -> Non
     """The follower closes the record, and shows what was printed until then."""
     folder, _ = job
     diary = Diary()
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, diary) as (master, following):
         write_log(folder, "worker-0.s1.t1.out", "x" * 10)
         await master.die()
         report = await following
@@ -232,9 +235,7 @@ async def test_no_line_is_lost_at_the_end(home: Home, job: Recorded) -> None:
     folder, record = job
     diary = Diary()
     text = "".join(f"{n}\n" for n in range(20_000))
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, diary) as (master, following):
         write_log(folder, "worker-0.s1.t1.out", text)
         await asyncio.sleep(0)
         write_log(folder, "worker-0.s1.t1.out", text)
@@ -278,19 +279,12 @@ async def test_a_viewer_that_fails_ends_the_following(home: Home, job: Recorded)
             await follow(home, JOB, Gone())
 
 
-async def test_no_such_job(home: Home) -> None:
-    with pytest.raises(UnknownJobError):
-        await follow(home, "x", Diary())
-
-
 async def test_an_end_that_is_not_final_yet(home: Home, job: Recorded) -> None:
     """A state of the end in a report does not end the following: the final report does, with its details."""
     folder, record = job
     last = succeeded(folder, record)
     diary = Diary()
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, diary) as (master, following):
         master.change(replace(last, ended=None))
         await wait_until(lambda: bool(diary.reports) and diary.reports[-1].state is JobState.SUCCEEDED)
         assert not following.done()
@@ -305,9 +299,7 @@ async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
         folder, [SessionOpened(session=1, reason="the job begins"), SessionOpened(session=2, reason="worker:1 failed")]
     )
     diary = Diary()
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, diary) as (master, following):
         assert diary.sessions == []
         master.change(replace(running(job), session=3))
         await wait_until(lambda: len(diary.reports) == 2)
@@ -327,9 +319,7 @@ async def test_the_reason_comes_from_the_report_without_the_log(
         raise AssertionError("the log is not needed")
 
     monkeypatch.setattr(remote_job_sync, "load_session_reasons", away)
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, diary) as (master, following):
         master.change(replace(running(job), session=2, session_reason="worker:1 failed (restart 1 of 3)"))
         await wait_until(lambda: len(diary.reports) == 2)
         await master.finish(replace(succeeded(folder, record), session=2))
@@ -351,9 +341,7 @@ async def test_a_progress_bar_moves(home: Home, job: Recorded) -> None:
             super().on_output(lines)
             told.extend(line.text for line in lines)
 
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, Order()))
-        await wait_until(lambda: master.watched)
+    async with followed(home, job, Order()) as (master, following):
         write_log(folder, "worker-0.s1.t1.out", "\r 25%|#\r 50%|##")
         await wait_until(lambda: " 50%|##" in told)
         write_log(folder, "worker-0.s1.t1.out", "\r100%|####")
