@@ -199,25 +199,6 @@ def test_a_table_needs_a_terminal(
         assert isinstance(view, LiveView if live else PlainView)
 
 
-def test_the_live_view(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Output and news scroll above the table; markup in them is text; the table goes at the end."""
-    monkeypatch.setenv("COLUMNS", "80")
-    terminal = Terminal()
-    name = LogName("worker", 0, 1, 1, "out")
-    with LiveView(terminal) as view:
-        view.on_report(running(job))
-        view.on_output([LogLine(name, b"[red]a[/] \x1b[32mgreen\x1b[0m \x1b[2Jend"), LogLine(name, b"b\xff")])
-        view.on_notice("the [b]connection[/b]\n broke")
-        assert "worker:1" in terminal.text
-    text = terminal.text
-    assert "[red]a[/] " in text
-    assert "\x1b[2J" not in text
-    assert "b\ufffd" in text
-    assert "the [b]connection[/b]\\n broke" in text
-    assert "running" in text
-    assert text.endswith("\x1b[J")
-
-
 def test_the_plain_view_on_a_poor_terminal(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines with the time; nothing that could steer the terminal."""
     monkeypatch.setenv("TERM", "dumb")

@@ -96,30 +96,22 @@ def test_the_help_of_run_names_every_framework(tony: Tony) -> None:
     assert [name for name in names() if f"`{name}`" not in row.meaning] == []
 
 
+def loaded(home: Home, words: list[str], heavy: set[str]) -> str:
+    """What a command that succeeds has loaded of some modules."""
+    check = (
+        f"import sys; from tony.cli.main import main; code = main({words}); "
+        f"sys.exit(str((int(code), {heavy} & set(sys.modules))))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(front.__file__).parents[2]), "TONY_HOME": str(home.path)}
+    command = [sys.executable, "-c", check]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
+    return done.stderr.decode().strip().splitlines()[-1]
+
+
 def test_help_loads_nothing_heavy(home: Home) -> None:
     """It must be quick: what a command needs is loaded when it runs."""
-    heavy = [
-        "asyncio",
-        "rich",
-        "cryptography",
-        "yaml",
-        "tomlkit",
-        "tony.config.load",
-        "tony.core.application",
-        "tony.rpc",
-    ]
-    check = (
-        f"import sys; from tony.cli.main import main; main(['--help']); sys.exit(str(set({heavy}) & set(sys.modules)))"
-    )
-    source = str(Path(front.__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", check],
-        env={**os.environ, "PYTHONPATH": source},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr.decode().strip() == "set()"
+    ours = {"tony.config.load", "tony.core.application", "tony.rpc"}
+    assert loaded(home, ["--help"], {"asyncio", "rich", "cryptography", "yaml", "tomlkit", *ours}) == "(0, set())"
 
 
 @pytest.mark.parametrize("words", [["list"], ["status", JOB], ["logs", JOB], ["status", "last"]])
@@ -127,28 +119,8 @@ def test_finished_jobs_need_no_am_client(home: Home, words: list[str]) -> None:
     """Nor drawing code or schedulers: half of the time of these commands."""
     folder, record = recorded(home)
     write_summary(folder, succeeded(folder, record))
-    heavy = [
-        "asyncio",
-        "ssl",
-        "tony.rpc",
-        "tony.protocol.messages",
-        "tony.schedulers.client_interface",
-        "tony.core.events",
-        "yaml",
-    ]
-    check = (
-        f"import sys; from tony.cli.main import main; code = main({words}); "
-        f"sys.exit(str((code, set({heavy}) & set(sys.modules))))"
-    )
-    source = str(Path(front.__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", check],
-        env={**os.environ, "PYTHONPATH": source, "TONY_HOME": str(home.path)},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr.decode().strip().splitlines()[-1] == "(<ExitCode.SUCCEEDED: 0>, set())"
+    schedulers = {"tony.protocol.messages", "tony.schedulers.client_interface", "tony.core.events"}
+    assert loaded(home, words, {"asyncio", "ssl", "yaml", "tony.rpc", *schedulers}) == "(0, set())"
 
 
 @pytest.mark.parametrize(

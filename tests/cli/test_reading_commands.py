@@ -537,11 +537,6 @@ class TestKill:
         assert mentions(answer.out, f"job {JOB}", "8 s", "failed")
         assert tony("kill", JOB, "--json").json == {"job": JOB, "asked": False, "state": "failed"}
 
-    def test_an_unknown_job(self, tony: Tony, job: Recorded) -> None:
-        answer = tony("kill", f"{JOB}x")
-        assert answer.code == 2
-        assert f"did you mean {JOB}?" in answer.err
-
 
 class TestSettings:
     def test_all(self, tony: Tony) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -407,21 +406,3 @@ class TestForReal:
         assert answer.code == 0, answer.err
         notes = [line for line in answer.err.splitlines() if "progress_pattern" in line]
         assert notes == ["tony: roles.bad.progress_pattern matched no line of the output"]
-
-    def test_a_program_that_fails(self, tony: Tony, folder: Path) -> None:
-        """Exit code 1; task, exit code and last words are told first."""
-        answer = tony("run", "--memory", "64m", "--", "sh", "-c", "echo last words >&2; exit 3")
-        assert answer.code == 1
-        page = answer.err[answer.err.index("job local-") :].splitlines()
-        assert page[0].endswith(": main:0: exit code 3")
-        assert page[1:3] == ["  Last lines of output:", "    last words"]
-
-    def test_detached(self, tony: Tony, folder: Path) -> None:
-        """The id is known at once; then the job can be looked at, followed and killed."""
-        job_id = tony("run", "-d", "--memory", "64m", "--", "sleep", "600").out.strip()
-        report = tony("status", job_id, "--json").json
-        assert [task["task"] for task in report["tasks"]] == ["main:0"]
-        assert [head["job"] for head in json.loads(tony("list", "--json").out)] == [job_id]
-        assert tony("kill", job_id, "--now").code == 0
-        assert tony("logs", job_id, "--follow").code == 0
-        assert tony("status", job_id, "--json").json["state"] == "killed"

@@ -178,6 +178,10 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         restart_grace=draw(st.none() | durations),
         port_range=draw(st.none() | ports),
         port=draw(st.sampled_from(ReservedPort)),
+        procs_per_task=draw(st.integers(1, 1024)),
+        node_label=draw(st.none() | words),
+        image=draw(st.none() | words),
+        spread=draw(st.booleans()),
         scheduler_settings=draw(_role_settings),
         progress_pattern=draw(
             st.none() | st.sampled_from([r"(?P<step>\d+)", "Epoch (?P<step>[0-9]+)/(?P<total>[0-9]+)"])
@@ -277,6 +281,10 @@ def _role(role: Role) -> dict[str, Any]:
         "stop_on_failure": role.stop_on_failure,
         "restart": role.restart.value,
         "port": role.port.value,
+        "procs_per_task": role.procs_per_task,
+        "node_label": role.node_label,
+        "image": role.image,
+        "spread": role.spread,
         "max_restarts": role.max_restarts,
         **{
             scheduler: {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,157 +15,12 @@ from tests.config.jobs import resolve, write
 from tests.facts import mention_each, mentions
 from tony.config.load import load, with_sources
 from tony.errors import ConfigError, Problem
-from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import GIB, JobSpec, Resources, Role, Timeouts
 from tony.model.setting_choices import (
     AfterCondition,
-    DistributedMode,
-    FailurePolicy,
-    OnTimeout,
     RoleKind,
-    StopOn,
     TlsMode,
 )
-
-EVERYTHING = """
-name = "digits"
-max_restarts = 2
-framework = "tensorflow"
-source = "."
-python = "env.tar.gz"
-command = "python train.py --epochs 3"
-env = { OMP_NUM_THREADS = 1, RATE = 1.10, NOTE = "ü{role}" }
-files = ["data.npz", "big.zip#archive", "a.txt::renamed.txt"]
-stop_grace = "20s"
-orphan_grace = "1m"
-port_range = "20000-20100"
-distributed_mode = "gang"
-stop_on = "chief"
-backoff = "500ms"
-failure_policy = "chief-or-all"
-heartbeat_interval = "2s"
-heartbeat_timeout = "1m"
-log_limit = "64m"
-tls = "always"
-allocation_timeout = "1h"
-registration_timeout = "off"
-startup_timeout = "0s"
-execution_timeout = "2h"
-job_timeout = "1d"
-
-[roles.chief]
-[roles.worker]
-instances = 2
-memory = "1.5g"
-vcores = 2
-gpus = 1
-procs_per_task = 2
-[roles.evaluator]
-kind = "untracked"
-command = ["python", "evaluate.py", "--rate", 1.10, 3]
-stop_on_failure = true
-timeout_after = { group = "trainers", limit = "10m", on_timeout = "ignore" }
-stop_grace = "1s"
-port_range = [30000, 30100]
-env = { OMP_NUM_THREADS = 4 }
-files = ["data.npz::other"]
-python = "python3.12"
-[roles.export]
-after = ["chief", "worker"]
-command = "python export.py {params.format} {params.lr}"
-[roles.tidy]
-kind = "sidecar"
-after = { ended = ["export"], started = ["worker"] }
-
-[params]
-format = "saved_model"
-lr = 1e-3
-
-[groups]
-trainers = ["chief", "worker"]
-
-[scheduler]
-name = "local"
-[scheduler.local]
-gpus = 4
-memory = "8g"
-ledger = "ledger"
-"""
-
-
-def everything(folder: Path) -> JobSpec:
-    """What EVERYTHING says, when it lies in this folder."""
-    return JobSpec(
-        name="digits",
-        max_restarts=2,
-        framework="tensorflow",
-        source=str(folder),
-        python=f"{folder}/env.tar.gz",
-        command="python train.py --epochs 3",
-        env={"OMP_NUM_THREADS": "1", "RATE": "1.10", "NOTE": "ü{role}"},
-        files=(f"{folder}/data.npz", f"{folder}/big.zip#archive", f"{folder}/a.txt::renamed.txt"),
-        stop_grace=20.0,
-        orphan_grace=60.0,
-        port_range=(20000, 20100),
-        distributed_mode=DistributedMode.GANG,
-        stop_on=StopOn.CHIEF,
-        backoff=0.5,
-        failure_policy=FailurePolicy.CHIEF_OR_ALL,
-        heartbeat_interval=2.0,
-        heartbeat_timeout=60.0,
-        log_limit=64 * MIB,
-        tls=TlsMode.ALWAYS,
-        timeouts=Timeouts(allocation=3600.0, registration=None, startup=None, execution=7200.0, job=86400.0),
-        roles={
-            "chief": Role(),
-            "worker": Role(instances=2, resources=Resources(memory=GIB * 3 // 2, vcores=2, gpus=1), procs_per_task=2),
-            "evaluator": Role(
-                kind=RoleKind.UNTRACKED,
-                command=("python", "evaluate.py", "--rate", "1.10", "3"),
-                stop_on_failure=True,
-                timeout_after=TimeoutAfter(group="trainers", limit=600.0, on_timeout=OnTimeout.IGNORE),
-                stop_grace=1.0,
-                port_range=(30000, 30100),
-                env={"OMP_NUM_THREADS": "4"},
-                files=(f"{folder}/data.npz::other",),
-                python="python3.12",
-            ),
-            "export": Role(
-                command="python export.py {params.format} {params.lr}",
-                after={"chief": AfterCondition.SUCCEEDED, "worker": AfterCondition.SUCCEEDED},
-            ),
-            "tidy": Role(
-                kind=RoleKind.SIDECAR,
-                after={"export": AfterCondition.ENDED, "worker": AfterCondition.STARTED},
-            ),
-        },
-        params={"format": "saved_model", "lr": "1e-3"},
-        groups={"trainers": ("chief", "worker")},
-        scheduler="local",
-        scheduler_settings={"gpus": 4, "memory": 8 * GIB, "ledger": f"{folder}/ledger"},
-    )
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A folder with all the files that EVERYTHING names."""
-    for name in ("env.tar.gz", "data.npz", "big.zip", "a.txt"):
-        (tmp_path / name).touch()
-    return tmp_path
-
-
-def test_every_key_reaches_its_field(project: Path) -> None:
-    """The whole job file becomes the whole JobSpec (TensorFlow refuses two processes in a task, so one here)."""
-    text = EVERYTHING.replace("procs_per_task = 2", "procs_per_task = 1")
-    roles = dict(everything(project).roles)
-    roles["worker"] = replace(roles["worker"], procs_per_task=1)
-    assert replace(everything(project), roles=roles) == resolve(project, text).spec
-    assert list(roles) == list(resolve(project, text).spec.roles)
-
-
-def test_procs_per_task_reaches_its_field(project: Path) -> None:
-    """PyTorch takes several processes in a task."""
-    text = EVERYTHING.replace('framework = "tensorflow"', 'framework = "pytorch"')
-    assert replace(everything(project), framework="pytorch") == resolve(project, text).spec
 
 
 def test_a_short_file_gets_every_default(tmp_path: Path) -> None:
@@ -183,70 +37,6 @@ def test_a_short_file_gets_every_default(tmp_path: Path) -> None:
 def test_a_job_without_a_name_is_called_after_its_file(tmp_path: Path, expected: str, name: str) -> None:
     """The stem of the file, or the folder of a job.toml."""
     assert expected == resolve(tmp_path, 'command = "true"', name=name).spec.name
-
-
-def test_yaml_is_equivalent_to_toml(project: Path) -> None:
-    """The same keys, with the freedom of YAML about quotes."""
-    text = """
-name: digits
-max_restarts: 2
-framework: pytorch
-source: .
-python: env.tar.gz
-command: python train.py --epochs 3
-env: { OMP_NUM_THREADS: 1, RATE: 1.10, NOTE: "ü{role}" }
-files: [data.npz, "big.zip#archive", "a.txt::renamed.txt"]
-stop_grace: 20s
-orphan_grace: 1m
-port_range: 20000-20100
-distributed_mode: gang
-stop_on: chief
-backoff: 500ms
-failure_policy: chief-or-all
-heartbeat_interval: 2s
-heartbeat_timeout: 1m
-log_limit: 64m
-tls: always
-allocation_timeout: 1h
-registration_timeout: off
-startup_timeout: 0s
-execution_timeout: 2h
-job_timeout: 1d
-roles:
-  chief:
-  worker:
-    instances: 2
-    memory: 1.5g
-    vcores: 2
-    gpus: 1
-    procs_per_task: 2
-  evaluator:
-    kind: untracked
-    command: [python, evaluate.py, --rate, 1.10, 3]
-    stop_on_failure: true
-    timeout_after: { group: trainers, limit: 10m, on_timeout: ignore }
-    stop_grace: 1s
-    port_range: [30000, 30100]
-    env: { OMP_NUM_THREADS: 4 }
-    files: ["data.npz::other"]
-    python: python3.12
-  export:
-    after: [chief, worker]
-    command: python export.py {params.format} {params.lr}
-  tidy:
-    kind: sidecar
-    after: { ended: [export], started: [worker] }
-params: { format: saved_model, lr: 1e-3 }
-groups:
-  trainers: [chief, worker]
-scheduler:
-  name: local
-  local: { gpus: 4, memory: 8g, ledger: ledger }
-"""
-    resolved = resolve(project, text, name="job.yaml")
-    assert replace(everything(project), framework="pytorch") == resolved.spec
-    line = text.split("\n").index("    memory: 1.5g") + 1
-    assert f"job.yaml:{line}" == resolved.sources["roles.worker.memory"]
 
 
 def test_every_value_knows_its_place(tmp_path: Path) -> None:
@@ -384,16 +174,6 @@ def test_a_job_needs_no_file(tmp_path: Path) -> None:
     """Flags alone are a job; everything else has its default."""
     spec = resolve(tmp_path, sets=["command=python train.py --x 1", "name=123"]).spec
     assert JobSpec(name="123", command="python train.py --x 1") == spec
-
-
-def test_a_jobspec_is_checked_like_a_file(project: Path) -> None:
-    """What Python made goes through the same checks, and comes out as it was."""
-    spec = replace(everything(project), framework="pytorch")
-    resolved = load(None, overrides=spec, environ={}, cwd=project, site_files=[])
-    assert spec == resolved.spec
-    assert "argument" == resolved.sources["roles.evaluator.timeout_after.limit"]
-    assert "tls" in resolved.sources
-    assert "roles.chief.instances" not in resolved.sources
 
 
 def test_all_errors_of_a_jobspec_are_reported(tmp_path: Path) -> None:

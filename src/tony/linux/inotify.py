@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import os
 import struct
@@ -136,6 +135,8 @@ class ChangeWatch:
 
     async def wait_change(self) -> AbstractSet[Path] | None:
         """Wait for a change; return the changed files, or None if any file may have changed."""
+        import asyncio  # late: those who read what has ended do not wait
+
         if self._inotify is None:
             await asyncio.sleep(POLL_SECONDS)
             return None

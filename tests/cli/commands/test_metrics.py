@@ -12,7 +12,7 @@ from tests.cli.conftest import Tony
 from tests.cli.in_process_am import living
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
-from tony.cli.text.metric_values import draw_sparkline, format_measure
+from tony.cli.text.metric_values import draw_sparkline
 from tony.cli.text.metrics_table import format_task_table
 from tony.core import events as ev
 from tony.history.job_record import write_summary
@@ -24,7 +24,6 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.metric_definitions import Points
 from tony.model.states import JobState, TaskState
-from tony.units import Unit
 
 MANY = JobSpec(name="digits", command="true", roles={"worker": Role(instances=30)})
 
@@ -224,25 +223,6 @@ def test_sparks() -> None:
     assert draw_sparkline([1.0] * 3, 10) == "▁▁▁"
     assert len(draw_sparkline([float(n) for n in range(1000)], 24)) == 24
     assert draw_sparkline([-1e308, 1e308], 2) in ("▁█", "▁▁")
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (1.5 * 2**30, Unit.BYTES, "1.5 GiB"),
-        (17.0, Unit.BYTES, "17 bytes"),
-        (2.0**20, Unit.BYTES_PER_SECOND, "1 MiB/s"),
-        (0.5, Unit.SHARE, "50 %"),
-        (0.012, Unit.SHARE, "1.2 %"),
-        (1.41e9, Unit.HERTZ, "1.41 GHz"),
-        (3.0, Unit.COUNT, "3"),
-        (0.123456, Unit.NONE, "0.1235"),
-        (None, Unit.CORES, "-"),
-        (float("inf"), Unit.BYTES, "-"),
-    ],
-)
-def test_numbers(value: float | None, unit: Unit, text: str) -> None:
-    assert format_measure(value, unit) == text
 
 
 def test_order_of_series() -> None:

@@ -143,13 +143,6 @@ def test_a_narrow_terminal(running: JobReport) -> None:
     assert all(len(line) <= 40 for line in lines[1:4])
 
 
-def test_names_do_not_steer_the_terminal(running: JobReport) -> None:
-    nasty = replace(running, name="a\x1b[2J\nb", waiting="x\ny", failure=replace(FAILURE, reason="r\x1b[31m"))
-    text = "\n".join(format_status(nasty))
-    assert "\x1b" not in text
-    assert "a\\x1b[2J\\nb" in text
-
-
 def test_the_live_table(running: JobReport) -> None:
     """The same facts, as long as they are news."""
     assert format_live_table(running, NOON, columns=100, rows=10) == [
