@@ -45,41 +45,17 @@ if TYPE_CHECKING:
     from tony.model.states import JobState, TaskState
     from tony.python_hooks.library.tony.reporting import checkpoint, progress
 
+#: Module -> its public names.
 _MODULES = {
-    "checkpoint": "tony.python_hooks.library.tony.reporting",
-    "progress": "tony.python_hooks.library.tony.reporting",
-    "Portal": "tony.client.portal",
-    "PortalJob": "tony.client.portal",
-    "Job": "tony.client.python_api",
-    "attach": "tony.client.python_api",
-    "submit": "tony.client.python_api",
-    "submit_async": "tony.client.python_api",
-    "ConfigError": "tony.errors",
-    "InfraError": "tony.errors",
-    "KilledError": "tony.errors",
-    "PlatformError": "tony.errors",
-    "ProgramError": "tony.errors",
-    "TonyError": "tony.errors",
-    "UnknownJobError": "tony.errors",
-    "UserError": "tony.errors",
-    "JobHead": "tony.model.job_summary",
-    "JobSpec": "tony.model.job_spec",
-    "Notify": "tony.model.job_spec",
-    "Resources": "tony.model.job_spec",
-    "Role": "tony.model.job_spec",
-    "TimeoutAfter": "tony.model.job_spec",
-    "Timeouts": "tony.model.job_spec",
-    "JobReport": "tony.model.job_report",
-    "TaskReport": "tony.model.job_report",
-    "JobState": "tony.model.states",
-    "TaskState": "tony.model.states",
-    "AfterCondition": "tony.model.setting_choices",
-    "DistributedMode": "tony.model.setting_choices",
-    "FailurePolicy": "tony.model.setting_choices",
-    "OnTimeout": "tony.model.setting_choices",
-    "RoleKind": "tony.model.setting_choices",
-    "StopOn": "tony.model.setting_choices",
-    "TlsMode": "tony.model.setting_choices",
+    "tony.python_hooks.library.tony.reporting": "checkpoint progress",
+    "tony.client.portal": "Portal PortalJob",
+    "tony.client.python_api": "Job attach submit submit_async",
+    "tony.errors": "ConfigError InfraError KilledError PlatformError ProgramError TonyError UnknownJobError UserError",
+    "tony.model.job_summary": "JobHead",
+    "tony.model.job_spec": "JobSpec Notify Resources Role TimeoutAfter Timeouts",
+    "tony.model.job_report": "JobReport TaskReport",
+    "tony.model.states": "JobState TaskState",
+    "tony.model.setting_choices": "AfterCondition DistributedMode FailurePolicy OnTimeout RoleKind StopOn TlsMode",
 }
 
 __all__ = [
@@ -123,11 +99,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its module on first use."""
-    if name not in _MODULES:
+    module = next((module for module, names in _MODULES.items() if name in names.split()), None)
+    if module is None:
         raise AttributeError(f"module 'tony' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_MODULES[name]), name)
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

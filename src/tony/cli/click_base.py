@@ -35,10 +35,17 @@ class FittingContext(click.Context):
     formatter_class = FittingFormatter
 
 
+class FittingCommand(click.Command):
+    """A command of a group."""
+
+    context_class = FittingContext
+
+
 class CommandGroup(click.Group):
     """A group of commands that suggests the nearest one for an unknown name, with every supported click release."""
 
     context_class = FittingContext
+    command_class = FittingCommand
 
     def list_known_names(self, ctx: click.Context) -> list[str]:
         """Return the names that may be suggested."""

@@ -181,47 +181,45 @@ def _resolve(stack: _LayerStack, known: Branch, param_layer: Layer, cwd: Path) -
         ConfigError: see `load`.
     """
     problems, own = stack.problems, stack.own
-    value_table = read(stack.merge())
-    value_table.origin = None if stack.job_file is None else _format_job_file(stack.job_file)
-    known_framework = check_plugin_names(value_table)
+    values = read(stack.merge())
+    values.origin = None if stack.job_file is None else _format_job_file(stack.job_file)
+    known_framework = check_plugin_names(values)
     problems += check_finals(stack.sites, own)
-    spec = build(value_table, _default_name(stack.job_file, cwd))
-    sources = {format_key(key): found.layer.where(key) for key, found in value_table.found.items()}
-    if known_framework and not value_table.broken:
-        with_kinds = with_default_kinds(spec, value_table)
+    spec = build(values, _default_name(stack.job_file, cwd))
+    sources = {format_key(key): found.layer.where(key) for key, found in values.found.items()}
+    if known_framework and not values.broken:
+        with_kinds = with_default_kinds(spec, values)
         for name, role in with_kinds.roles.items():
             if role.kind is not spec.roles[name].kind:
                 sources[format_key(("roles", name, "kind"))] = default_kind_source(spec.framework)
         spec = with_kinds
     if stack.complete:
-        check(spec, value_table)
-        check_names(spec, value_table, known, param_layer.values.get("params", {}))
-        problems += check_limits(spec, stack.sites, value_table.find_source(("roles",)))
-    problems += value_table.problems
-    if (
-        stack.complete and not value_table.broken and known_framework
-    ):  # adapters must not see defaults for invalid values
+        check(spec, values)
+        check_names(spec, values, known, param_layer.values.get("params", {}))
+        problems += check_limits(spec, stack.sites, values.find_source(("roles",)))
+    problems += values.problems
+    if stack.complete and not values.broken and known_framework:  # adapters must not see defaults for invalid values
         problems += with_sources(framework_errors(spec), sources)
     if problems:
         raise ConfigError([_with_short_key(problem) for problem in _limit_problems(_sort_problems(problems))])
     notes = (
-        *find_idle_waits(spec, value_table, own),
+        *find_idle_waits(spec, values, own),
         *default_kind_notes(spec, sources),
-        *find_unused_parameters(spec, value_table),
+        *find_unused_parameters(spec, values),
     )
     return Resolved(
         spec=spec,
         sources=sources,
         notes=(*stack.notes, *notes),
-        job_file=value_table.origin,
+        job_file=values.origin,
         images={
             format_key(key): str(found.value)
-            for key, found in value_table.found.items()
+            for key, found in values.found.items()
             if len(key) == 3 and (key[0], key[2]) in _IMAGE_SETTINGS and found.value and found.layer in own
         },
         other_schedulers={
-            key[1]: values
-            for key, values in value_table.children.items()
+            key[1]: settings
+            for key, settings in values.children.items()
             if len(key) == 2 and key[0] == "scheduler" and key[1] != spec.scheduler
         },
     )

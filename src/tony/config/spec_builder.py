@@ -21,39 +21,39 @@ _NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {
 }
 
 
-def build(value_table: ValueTable, default_name: str) -> JobSpec:
+def build(values: ValueTable, default_name: str) -> JobSpec:
     """Return the job with all defaults filled in."""
-    fields = _fields(value_table, ()) | _fields(value_table, ("notify",))
+    fields = _fields(values, ()) | _fields(values, ("notify",))
     fields.setdefault("name", default_name)
-    scheduler = value_table.value(("scheduler", "name")) or JobSpec().scheduler
+    scheduler = values.value(("scheduler", "name")) or JobSpec().scheduler
     return JobSpec(
         **fields,
-        env=value_table.list_children(("env",)),
-        container_env=value_table.list_children(("container_env",)),
-        params=value_table.list_children(("params",)),
-        groups=value_table.list_children(("groups",)),
-        roles={name: _role(value_table, name) for name in value_table.roles},
+        env=values.list_children(("env",)),
+        container_env=values.list_children(("container_env",)),
+        params=values.list_children(("params",)),
+        groups=values.list_children(("groups",)),
+        roles={name: _role(values, name) for name in values.roles},
         scheduler=scheduler,
-        scheduler_settings=value_table.list_children(("scheduler", scheduler)),
+        scheduler_settings=values.list_children(("scheduler", scheduler)),
     )
 
 
-def _role(value_table: ValueTable, name: str) -> Role:
+def _role(values: ValueTable, name: str) -> Role:
     place = ("roles", name)
-    fields = _fields(value_table, place)
-    others = value_table.list_children((*place, "resources"))
+    fields = _fields(values, place)
+    others = values.list_children((*place, "resources"))
     if others:
         fields["resources"] = replace(fields.get("resources", Resources()), others=others)
-    fields |= sizes(value_table.list_children((*place, "instances")))
+    fields |= sizes(values.list_children((*place, "instances")))
     return Role(
         **fields,
-        env=value_table.list_children((*place, "env")),
-        exports=value_table.list_children((*place, "exports")),
-        after={other: condition for _, _, other, condition in conditions(value_table, name)},
-        timeout_after=_timeout_after(value_table.list_children((*place, "timeout_after"))),
+        env=values.list_children((*place, "env")),
+        exports=values.list_children((*place, "exports")),
+        after={other: condition for _, _, other, condition in conditions(values, name)},
+        timeout_after=_timeout_after(values.list_children((*place, "timeout_after"))),
         scheduler_settings={
-            key[-1]: values
-            for key, values in value_table.children.items()
+            key[-1]: own
+            for key, own in values.children.items()
             if key[:-1] == place and (node := find(key)) and node.is_scheduler
         },
     )
@@ -66,13 +66,13 @@ def _timeout_after(values: Mapping[str, Any]) -> TimeoutAfter | None:
     return TimeoutAfter(group=values["group"], limit=values["limit"], on_timeout=on_timeout)
 
 
-def _fields(value_table: ValueTable, place: Key) -> dict[str, Any]:
+def _fields(values: ValueTable, place: Key) -> dict[str, Any]:
     """Return field -> value for every setting directly below `place` that sets a field."""
     fields: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
-    for name, value in value_table.list_children(place).items():
-        node = find((*place, name))
-        if node and node.setting and node.setting.attribute:
-            outer, _, inner = node.setting.attribute.rpartition(".")
+    for name, value in values.list_children(place).items():
+        attribute = values.found[(*place, name)].setting.attribute
+        if attribute:
+            outer, _, inner = attribute.rpartition(".")
             (nested.setdefault(outer, {}) if outer else fields)[inner] = value
     return fields | {outer: _NESTED[outer](**values) for outer, values in nested.items()}

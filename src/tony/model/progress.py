@@ -6,7 +6,7 @@ Every page, command and API answer takes rate, remaining time and stalls from he
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 #: A program is stalled when it has reported nothing for this many times the median time between its reports, and for at
@@ -202,18 +202,7 @@ def measure_job(
         return each.task in succeeded, each.stalled is None, 2.0 if each.share is None else each.share, each.step
 
     slowest = min(tasks, key=order)
-    return JobProgress(
-        task=slowest.task,
-        step=slowest.step,
-        total=slowest.total,
-        share=slowest.share,
-        rate=slowest.rate,
-        left=slowest.left,
-        age=slowest.age,
-        overdue=slowest.overdue,
-        stalled=slowest.stalled,
-        tasks=len(tasks),
-    )
+    return JobProgress(**asdict(slowest), tasks=len(tasks))
 
 
 def find_newest(reported: Iterable[Progress], session: int = 0) -> list[Progress]:

@@ -6,12 +6,10 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Callable
-from typing import Any
 
 import click
 
-from tony.cli.click_base import CommandGroup, FittingContext
+from tony.cli.click_base import CommandGroup
 from tony.cli.options import WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
@@ -36,16 +34,7 @@ def command() -> None:
     """
 
 
-def _subcommand(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    def make(function: Callable[..., Any]) -> click.Command:
-        made = command.command(name)(function)
-        made.context_class = FittingContext
-        return made
-
-    return make
-
-
-@_subcommand("start")
+@command.command("start")
 @click.option(
     "--nodes", type=int, default=3, show_default=True, help="Number of NodeManagers, of 8 GB and 8 vcores each."
 )
@@ -101,7 +90,7 @@ def start(
     say("To stop it: tony mini stop")
 
 
-@_subcommand("stop")
+@command.command("stop")
 @json_option("Print the number of stopped daemons as JSON.")
 def stop(as_json: bool) -> None:
     """Stop the cluster and remove its files.
@@ -115,7 +104,7 @@ def stop(as_json: bool) -> None:
         say(f"Stopped {count} daemons" if count else "no cluster was running")
 
 
-@_subcommand("status")
+@command.command("status")
 @json_option("Print the status as JSON.")
 def status(as_json: bool) -> None:
     """Show the status of the daemons."""
@@ -128,7 +117,7 @@ def status(as_json: bool) -> None:
         say_all(format_table([_HEADING, *map(_row, found.daemons)], find_columns(), _EXPENDABLE))
 
 
-@_subcommand("env")
+@command.command("env")
 def env() -> None:
     """Print how other programs find the cluster.
 
@@ -140,7 +129,7 @@ def env() -> None:
     say(f"export HADOOP_CONF_DIR={shlex.quote(str(cluster.conf))}")
 
 
-@_subcommand("kill")
+@command.command("kill")
 @click.argument("daemon")
 @click.option(
     "--signal", "name", type=WordParameter(list(_SIGNALS)), default="KILL", show_default=True, help="Signal to send."
@@ -154,7 +143,7 @@ def kill(daemon: str, name: str) -> None:
     say(f"{daemon} is not running" if process is None else f"Sent SIG{name} to {daemon} (pid {process.pid})")
 
 
-@_subcommand("restart")
+@command.command("restart")
 @click.argument("daemon")
 def restart(daemon: str) -> None:
     """Restart a daemon.

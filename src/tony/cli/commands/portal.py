@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tony import clock
-from tony.cli.click_base import CommandGroup, FittingContext
+from tony.cli.click_base import CommandGroup
 from tony.cli.options import Count, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
@@ -156,9 +156,6 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
             say_all(format_table([("NAME", "USER", "MADE", "UNTIL", "NOTE"), *rows], find_columns()))
         else:
             say("there are no tokens; create one: tony portal token --user NAME")
-
-
-token.context_class = FittingContext
 
 
 def _check_packages() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Self, TextIO
 
 import click
@@ -98,12 +98,7 @@ class LiveView:
         return _DIM.format(escape(text)) if self._coloured else escape(text)
 
     def _draw(self, above: Iterable[str], rows: list[str]) -> None:
-        self._table.draw(rows, above, colour_states if self._coloured else lambda row: row)
-
-
-def colour_states(row: str) -> str:
-    """Return a row with its states coloured."""
-    return _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), row)
+        self._table.draw(rows, above)
 
 
 class LiveRegion:
@@ -119,16 +114,15 @@ class LiveRegion:
     def __init__(self, stream: TextIO) -> None:
         self.rows: list[str] = []
         self._stream = stream
+        self._coloured = has_colours(stream)
 
-    def draw(self, rows: list[str], above: Iterable[str] = (), paint: Callable[[str], str] = lambda row: row) -> None:
-        """Erase the rows; write the lines `above` in their place, and `rows` below them.
-
-        Args:
-            paint: colours a row.
-        """
+    def draw(self, rows: list[str], above: Iterable[str] = ()) -> None:
+        """Erase the rows; write the lines `above` in their place, and `rows` below them, their states coloured."""
         erase = self._erase_sequence()
         self.rows = rows
-        table = "\n".join(map(paint, rows))
+        table = "\n".join(rows)
+        if self._coloured:
+            table = _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), table)
         self._stream.write("".join([erase, *(f"{line}\n" for line in above), table]))
         self._stream.flush()
 

@@ -13,8 +13,7 @@ from contextlib import aclosing, contextmanager
 from typing import TextIO
 
 from tony import clock
-from tony.cli.terminal.live_status import LiveRegion, colour_states
-from tony.cli.terminal.output import has_colours
+from tony.cli.terminal.live_status import LiveRegion
 from tony.cli.terminal.terminal_text import find_size, knows_unicode
 from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, build_rows, format_top_table, list_top_series
 from tony.jobs.job_follower import iterate_reports, raise_first_error
@@ -115,7 +114,7 @@ class Top:
         )
         if self._notice and not ended:
             rows.append(self._notice[: size.columns - 1])
-        self._table.draw(rows[: size.lines - 1], paint=colour_states if has_colours(self._stream) else lambda row: row)
+        self._table.draw(rows[: size.lines - 1])
 
     def _on_key(self, key: str) -> None:
         if key in ("q", "Q"):

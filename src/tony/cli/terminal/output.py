@@ -17,18 +17,15 @@ from tony.model.codec import Json, to_plain
 from tony.units import format_count
 
 
-def say(text: str = "", *, to: TextIO | None = None, **style: object) -> None:
-    """Print a line, with control characters escaped.
+def say(text: str = "", *, to: TextIO | None = None, bold: bool = False) -> None:
+    """Print a line, with control characters escaped; bold only on a terminal.
 
     Args:
         to: standard output by default.
-        style: arguments of `click.style`; used on a terminal only.
     """
     stream = sys.stdout if to is None else to
     text = escape(text)
-    if style and has_colours(stream):
-        text = click.style(text, **style)  # type: ignore[arg-type]
-    print(text, file=stream)
+    print(click.style(text, bold=True) if bold and has_colours(stream) else text, file=stream)
 
 
 def say_all(lines: Iterable[str], *, to: TextIO | None = None) -> None:

@@ -40,25 +40,25 @@ def sizes(values: Mapping[str, Any]) -> dict[str, int]:
     return {"instances": high} | ({"min_instances": low} if low < high else {})
 
 
-def check_sizes(spec: JobSpec, value_table: ValueTable) -> None:
+def check_sizes(spec: JobSpec, values: ValueTable) -> None:
     """Report incomplete tables, and roles that cannot be elastic."""
-    for name in value_table.roles:
+    for name in values.roles:
         place = ("roles", name, "instances")
-        if place not in value_table.tables:
+        if place not in values.tables:
             continue
-        given = value_table.list_children(place)
+        given = values.list_children(place)
         missing = [word for word in ("min", "max") if word not in given]
         if missing:
-            if not any((*place, word) in value_table.broken for word in missing):
+            if not any((*place, word) in values.broken for word in missing):
                 words = "`min` and `max` are" if len(missing) > 1 else f"`{missing[0]}` is"
-                value_table.add_error(place, f"{words} missing. Write {_EXAMPLE}, or one number.")
+                values.add_error(place, f"{words} missing. Write {_EXAMPLE}, or one number.")
         elif given["min"] > given["max"]:
             message = f"min is greater than max ({given['max']}). Write the smaller number as min."
-            value_table.add_error((*place, "min"), message)
+            values.add_error((*place, "min"), message)
         elif given["min"] < given["max"]:
             why = _explain_not_elastic(spec, name)
             if why:
-                value_table.add_error((*place, "min"), f"{why} Write a fixed number: instances = {given['max']}.")
+                values.add_error((*place, "min"), f"{why} Write a fixed number: instances = {given['max']}.")
 
 
 def _explain_not_elastic(spec: JobSpec, name: str) -> str:
@@ -86,57 +86,57 @@ _MAX_EXPORT_BYTES = 1000
 _JOINERS = frozenset(map(chr, (0x200C, 0x200D, *range(0xE0020, 0xE0080))))
 
 
-def check(spec: JobSpec, value_table: ValueTable) -> None:
+def check(spec: JobSpec, values: ValueTable) -> None:
     """Run every check, and record the errors in the table."""
     for rule in _RULES:
-        rule(spec, value_table)
+        rule(spec, values)
 
 
-def _name(spec: JobSpec, value_table: ValueTable) -> None:
-    if ("name",) not in value_table.found:
+def _name(spec: JobSpec, values: ValueTable) -> None:
+    if ("name",) not in values.found:
         return
     if not spec.name.strip():
-        value_table.add_error(("name",), "the name is empty. Leave the key out to use the name of the file.")
+        values.add_error(("name",), "the name is empty. Leave the key out to use the name of the file.")
     elif len(spec.name) > _MAX_NAME_LENGTH:
-        value_table.add_error(
+        values.add_error(
             ("name",), f"{len(spec.name)} characters are too long; a name may have at most {_MAX_NAME_LENGTH}."
         )
     elif fault := next((char for char in spec.name if not _is_displayable(char)), None):
         which = f"U+{ord(fault):04X} {unicodedata.name(fault, '')}".rstrip()
-        value_table.add_error(("name",), f"a name is one line of printable characters, and {which} is not printable.")
+        values.add_error(("name",), f"a name is one line of printable characters, and {which} is not printable.")
 
 
-def _tags(spec: JobSpec, value_table: ValueTable) -> None:
+def _tags(spec: JobSpec, values: ValueTable) -> None:
     if len(spec.tags) > _MAX_TAGS:
-        value_table.add_error(("tags",), f"{len(spec.tags)} tags are too many; a job may have at most {_MAX_TAGS}.")
+        values.add_error(("tags",), f"{len(spec.tags)} tags are too many; a job may have at most {_MAX_TAGS}.")
         return
     for number, tag in enumerate(spec.tags):
         if not tag.strip():
-            value_table.add_error(("tags",), "the tag is empty. Leave it out.", item=number)
+            values.add_error(("tags",), "the tag is empty. Leave it out.", item=number)
         elif len(tag) > _MAX_TAG_LENGTH:
-            value_table.add_error(
+            values.add_error(
                 ("tags",), f"{len(tag)} characters are too long; a tag may have at most {_MAX_TAG_LENGTH}.", item=number
             )
         elif not all(map(_is_displayable, tag)):
-            value_table.add_error(("tags",), "a tag is one line of printable characters.", item=number)
+            values.add_error(("tags",), "a tag is one line of printable characters.", item=number)
 
 
-def _principals(spec: JobSpec, value_table: ValueTable) -> None:
+def _principals(spec: JobSpec, values: ValueTable) -> None:
     for key, principals in (("viewers", spec.viewers), ("editors", spec.editors)):
         if len(principals) > _MAX_PRINCIPALS:
             message = f"{len(principals)} are too many; write at most {_MAX_PRINCIPALS}, or a group: @team."
-            value_table.add_error((key,), message)
+            values.add_error((key,), message)
             continue
         for number, name in enumerate(principals):
             if len(name) > _MAX_PRINCIPAL_LENGTH or not name.isprintable() or not _PRINCIPAL.fullmatch(name):
-                value_table.add_error((key,), "write a user (ann), a group (@team), or * for all users.", item=number)
+                values.add_error((key,), "write a user (ann), a group (@team), or * for all users.", item=number)
 
 
-def _secret(spec: JobSpec, value_table: ValueTable) -> None:
+def _secret(spec: JobSpec, values: ValueTable) -> None:
     for number, name in enumerate(spec.secret):
         if not ENV_NAME.fullmatch(name):
             message = "write the name of a variable or parameter, not its value; a name is not empty and has no `=`."
-            value_table.add_error(("secret",), message, item=number)
+            values.add_error(("secret",), message, item=number)
 
 
 def _is_displayable(char: str) -> bool:
@@ -146,77 +146,75 @@ def _is_displayable(char: str) -> bool:
     return unicodedata.category(char) == "Zs"
 
 
-def _commands(spec: JobSpec, value_table: ValueTable) -> None:
-    if ("command",) in value_table.broken:
+def _commands(spec: JobSpec, values: ValueTable) -> None:
+    if ("command",) in values.broken:
         return
     hint = next(
         (
-            f" {_describe_stray_command(value_table, table)}"
+            f" {_describe_stray_command(values, table)}"
             for table in ("env", "params")
-            if (table, "command") in value_table.found
+            if (table, "command") in values.found
         ),
         "",
     )
     write = 'Write command = "python train.py".'
-    if value_table.origin and value_table.origin.lower().endswith(".xml"):  # of LinkedIn TonY
+    if values.origin and values.origin.lower().endswith(".xml"):  # of LinkedIn TonY
         write = (
             "Set tony.containers.command, or use --executes 'python train.py'; with `submit` and `validate`, which do "
             "not take LinkedIn TonY's flags, use --set command='python train.py'."
         )
-    has_roles = any(key[0] == "roles" and len(key) == 2 for key in (*value_table.tables, *value_table.broken) if key)
-    if not has_roles and not value_table.roles and spec.command is None:
-        value_table.add_error(("command",), hint.strip() or f"no command is set. {write}")
-    for role in value_table.roles:
-        if ("roles", role, "command") not in value_table.broken and spec.command_of(role) is None:
-            value_table.add_error(
+    has_roles = any(key[0] == "roles" and len(key) == 2 for key in (*values.tables, *values.broken) if key)
+    if not has_roles and not values.roles and spec.command is None:
+        values.add_error(("command",), hint.strip() or f"no command is set. {write}")
+    for role in values.roles:
+        if ("roles", role, "command") not in values.broken and spec.command_of(role) is None:
+            values.add_error(
                 ("roles", role), hint.strip() or f"no command: neither the role nor the job has one. {write}"
             )
 
 
-def _describe_stray_command(value_table: ValueTable, table: str) -> str:
-    where = value_table.find_source((table, "command"))
+def _describe_stray_command(values: ValueTable, table: str) -> str:
+    where = values.find_source((table, "command"))
     return f"no command: the one in {where} is in the table [{table}]; move it above the first [section]."
 
 
-def _placeholders(spec: JobSpec, value_table: ValueTable) -> None:
-    broken = [key[1] for key in value_table.broken if key[:1] == ("params",) and len(key) == 2]
+def _placeholders(spec: JobSpec, values: ValueTable) -> None:
+    broken = [key[1] for key in values.broken if key[:1] == ("params",) and len(key) == 2]
     params = {*spec.params, *broken}
     for key, text, item in texts_with_placeholders(spec):
         for error in find_misspelled_names(text, params):
-            value_table.add_error(key, error.message, item=item)
-        for error in (
-            () if ("params",) in value_table.broken else placeholder_errors(text, params, spec.effective_roles)
-        ):
+            values.add_error(key, error.message, item=item)
+        for error in () if ("params",) in values.broken else placeholder_errors(text, params, spec.effective_roles):
             kind, _, name = error.name.partition(".")
             near = find_closest_match(name, spec.effective_roles if kind == "address" else spec.params)
             hint = f"; did you mean {{{kind}.{near}}}?" if near else "."
-            value_table.add_error(key, f"{error.message}{hint}", item=item)
+            values.add_error(key, f"{error.message}{hint}", item=item)
 
 
-def _addresses(spec: JobSpec, value_table: ValueTable) -> None:
+def _addresses(spec: JobSpec, values: ValueTable) -> None:
     """Refuse placeholders for an address that is never known when the role starts."""
     roles = spec.effective_roles
     for name, role in roles.items():
         for other in sorted(find_addressed_roles(spec.texts_of(name)) & roles.keys()):
-            key, item = _place_of_address(spec, value_table, name, other)
+            key, item = _place_of_address(spec, values, name, other)
             unknown = f"{{address.{other}}} is never known here"
             if spec.distributed_mode is DistributedMode.FCFS:
-                value_table.add_error(
+                values.add_error(
                     key, f'{unknown}: with distributed_mode = "fcfs" no task waits for the others.', item=item
                 )
             elif role.kind is RoleKind.SETUP:
-                value_table.add_error(key, f"{unknown}: setup roles run before all others.", item=item)
+                values.add_error(key, f"{unknown}: setup roles run before all others.", item=item)
             elif roles[other].kind in (RoleKind.SETUP, RoleKind.SIDECAR):
                 kind = roles[other].kind.value
-                value_table.add_error(
+                values.add_error(
                     key,
                     f"{unknown}: {other} is a {kind} role, and other roles do not wait for its registration.",
                     item=item,
                 )
             elif outcome := _find_end_before_start(spec, name, other):
-                value_table.add_error(key, f"{unknown}: {name} starts only after {other} has {outcome}.", item=item)
+                values.add_error(key, f"{unknown}: {name} starts only after {other} has {outcome}.", item=item)
             elif name in start_order.find_predecessors(roles, other):
-                value_table.add_error(key, f"{unknown}: {other} starts only after {name}.", item=item)
+                values.add_error(key, f"{unknown}: {other} starts only after {name}.", item=item)
 
 
 def _find_end_before_start(spec: JobSpec, role: str, other: str) -> str:
@@ -229,7 +227,7 @@ def _find_end_before_start(spec: JobSpec, role: str, other: str) -> str:
     return ""
 
 
-def _place_of_address(spec: JobSpec, value_table: ValueTable, role: str, other: str) -> tuple[Key, int | None]:
+def _place_of_address(spec: JobSpec, values: ValueTable, role: str, other: str) -> tuple[Key, int | None]:
     """Return where a role uses the address of another: key, and index in a list; its own settings first."""
     places = [
         (key, item)
@@ -255,42 +253,40 @@ def texts_with_placeholders(spec: JobSpec) -> Iterator[tuple[Key, str, int | Non
             yield ("roles", name, "progress_summaries"), role.progress_summaries, None
 
 
-def _variables(spec: JobSpec, value_table: ValueTable) -> None:
+def _variables(spec: JobSpec, values: ValueTable) -> None:
     for place, env in [((), spec.env), *((("roles", name), role.env) for name, role in spec.roles.items())]:
         for name, value in env.items():
             size = len(f"{name}={value}".encode())
             if size >= MAX_ARGUMENT:
                 message = f"{size} bytes including the name are too long: Linux allows at most {MAX_ARGUMENT - 1}."
-                value_table.add_error((*place, "env", name), message)
+                values.add_error((*place, "env", name), message)
 
 
-def _exports(spec: JobSpec, value_table: ValueTable) -> None:
+def _exports(spec: JobSpec, values: ValueTable) -> None:
     exporters: dict[str, str] = {}
-    for role in value_table.roles:
+    for role in values.roles:
         for name, text in spec.roles[role].exports.items():
             key = ("roles", role, "exports", name)
             if not text.strip():
-                value_table.add_error(
-                    key, 'an empty text matches every line. Write the text before the value: "Result: ".'
-                )
+                values.add_error(key, 'an empty text matches every line. Write the text before the value: "Result: ".')
             elif len(text.splitlines()) > 1 or len(text.encode()) > _MAX_EXPORT_BYTES:
-                value_table.add_error(key, f"the text must be part of one line, of up to {_MAX_EXPORT_BYTES} bytes.")
+                values.add_error(key, f"the text must be part of one line, of up to {_MAX_EXPORT_BYTES} bytes.")
             if exporters.setdefault(name, role) != role:
-                value_table.add_error(
+                values.add_error(
                     key, f"role {exporters[name]} exports it as well. Only one role may export a variable."
                 )
 
 
-def _progress(spec: JobSpec, value_table: ValueTable) -> None:
+def _progress(spec: JobSpec, values: ValueTable) -> None:
     for name, role in spec.roles.items():
         folder, pattern = role.progress_summaries, role.progress_pattern
         if folder is not None and ("://" in folder or not folder.strip()):
             message = (
                 "write a folder on the machine of the task, such as `logs`: it is read while programs write to it."
             )
-            value_table.add_error(("roles", name, "progress_summaries"), message)
+            values.add_error(("roles", name, "progress_summaries"), message)
         if pattern is not None and (fault := _pattern_error(pattern)):
-            value_table.add_error(("roles", name, "progress_pattern"), fault)
+            values.add_error(("roles", name, "progress_pattern"), fault)
 
 
 def _pattern_error(pattern: str) -> str:
@@ -303,137 +299,129 @@ def _pattern_error(pattern: str) -> str:
     return "" if groups else f"it has no named group, so it finds no numbers; write one, {example}"
 
 
-def _notices(spec: JobSpec, value_table: ValueTable) -> None:
+def _notices(spec: JobSpec, values: ValueTable) -> None:
     for number, word in enumerate(spec.notify.on):
         if word not in NOTICES:
-            value_table.add_error(
-                ("notify", "on"), suggest_names(word, NOTICES, format_known_names(NOTICES)), item=number
-            )
+            values.add_error(("notify", "on"), suggest_names(word, NOTICES, format_known_names(NOTICES)), item=number)
     webhook = spec.notify.webhook
     if webhook is not None and not is_reference(webhook):
-        _add_error_if(value_table, ("notify", "webhook"), webhook_error(webhook))
-    if webhook is None and ("notify", "webhook") not in value_table.broken:
+        _add_error_if(values, ("notify", "webhook"), webhook_error(webhook))
+    if webhook is None and ("notify", "webhook") not in values.broken:
         for name in ("on", "secret"):
-            if ("notify", name) in value_table.found:
-                value_table.add_error(
-                    ("notify", name), 'it has no effect without a webhook: add webhook = "https://...".'
-                )
+            if ("notify", name) in values.found:
+                values.add_error(("notify", name), 'it has no effect without a webhook: add webhook = "https://...".')
 
 
-def _groups(spec: JobSpec, value_table: ValueTable) -> None:
+def _groups(spec: JobSpec, values: ValueTable) -> None:
     for group, members in spec.groups.items():
         if not members:
-            value_table.add_error(("groups", group), "the group is empty. Name its roles, or remove it.")
+            values.add_error(("groups", group), "the group is empty. Name its roles, or remove it.")
         for number, member in enumerate(members):
             if member not in spec.effective_roles:
-                value_table.add_error(("groups", group), _describe_unknown_role(spec, member), item=number)
+                values.add_error(("groups", group), _describe_unknown_role(spec, member), item=number)
 
 
-def _time_limits(spec: JobSpec, value_table: ValueTable) -> None:
-    for name in value_table.roles:
+def _time_limits(spec: JobSpec, values: ValueTable) -> None:
+    for name in values.roles:
         place = ("roles", name, "timeout_after")
-        if place not in value_table.tables:
+        if place not in values.tables:
             continue
         if spec.roles[name].kind is RoleKind.SETUP:
-            value_table.add_error(place, "a setup role runs before all others, so no group is done before it.")
+            values.add_error(place, "a setup role runs before all others, so no group is done before it.")
         for part, example in (("group", 'group = "trainers"'), ("limit", 'limit = "10m"')):
-            if (*place, part) not in value_table.found and (*place, part) not in value_table.broken:
-                value_table.add_error(place, f"`{part}` is missing. Add {example}.")
-        group = value_table.value((*place, "group"))
-        if group is None or ("groups", group) in value_table.broken:
+            if (*place, part) not in values.found and (*place, part) not in values.broken:
+                values.add_error(place, f"`{part}` is missing. Add {example}.")
+        group = values.value((*place, "group"))
+        if group is None or ("groups", group) in values.broken:
             continue
         if group not in spec.groups:
             hint = suggest_names(group, spec.groups, f'write {group or "NAME"} = ["chief", "worker"] below [groups].')
-            value_table.add_error((*place, "group"), f"unknown group; {hint}")
+            values.add_error((*place, "group"), f"unknown group; {hint}")
         elif name in spec.groups[group]:
-            value_table.add_error(
+            values.add_error(
                 (*place, "group"), "the role is itself in this group, so the group cannot be done before it."
             )
 
 
-def _start_order(spec: JobSpec, value_table: ValueTable) -> None:
+def _start_order(spec: JobSpec, values: ValueTable) -> None:
     setup = spec.setup_roles
-    for name in value_table.roles:
+    for name in values.roles:
         seen: dict[str, str] = {}
-        for key, number, other, condition in start_order.conditions(value_table, name):
+        for key, number, other, condition in start_order.conditions(values, name):
             if other not in spec.effective_roles:
-                value_table.add_error(key, _describe_unknown_role(spec, other), item=number)
+                values.add_error(key, _describe_unknown_role(spec, other), item=number)
             elif seen.setdefault(other, condition.value) != condition.value:
                 message = f"two conditions for {other}: {seen[other]} and {condition.value}. Choose one."
-                value_table.add_error(key, message, item=number)
-        for key, number, other, condition in start_order.conditions(value_table, name):
+                values.add_error(key, message, item=number)
+        for key, number, other, condition in start_order.conditions(values, name):
             if other in setup and name not in setup and condition is not AfterCondition.SUCCEEDED:
                 message = f"{other} is a setup role: no other role starts before it has succeeded. Leave it out here."
-                value_table.add_error(key, message, item=number)
+                values.add_error(key, message, item=number)
             elif name in setup and other in spec.roles and other not in setup:
                 message = f"{name} is a setup role, and {other} waits for it. It can wait for other setup roles only."
-                value_table.add_error(key, message, item=number)
+                values.add_error(key, message, item=number)
     for cycle in start_order.cycles({name: role.after for name, role in spec.roles.items()}):
         message = f"these roles wait for each other: {start_order.describe_cycle(cycle)}. None can ever start."
-        value_table.add_error(("roles", cycle[0], "after"), message)
+        values.add_error(("roles", cycle[0], "after"), message)
 
 
-def _counts(spec: JobSpec, value_table: ValueTable) -> None:
+def _counts(spec: JobSpec, values: ValueTable) -> None:
     total = sum(role.instances for role in spec.effective_roles.values())
     if total > MAX_INSTANCES:
-        value_table.add_error(
-            ("roles",), f"{total} tasks in total are too many; a job may have at most {MAX_INSTANCES}."
-        )
-    kinds_known = not any(("roles", name, "kind") in value_table.broken for name in value_table.roles)
+        values.add_error(("roles",), f"{total} tasks in total are too many; a job may have at most {MAX_INSTANCES}.")
+    kinds_known = not any(("roles", name, "kind") in values.broken for name in values.roles)
     if spec.roles and kinds_known and not spec.tracked_count:
-        value_table.add_error(
-            ("roles",), 'no role is tracked, so the job would end at once. Set kind = "tracked" for one.'
-        )
+        values.add_error(("roles",), 'no role is tracked, so the job would end at once. Set kind = "tracked" for one.')
 
 
-def _policies(spec: JobSpec, value_table: ValueTable) -> None:
-    if spec.stop_on is StopOn.CHIEF and ("stop_on",) in value_table.found:
+def _policies(spec: JobSpec, values: ValueTable) -> None:
+    if spec.stop_on is StopOn.CHIEF and ("stop_on",) in values.found:
         chief = spec.chief
         if chief is None:
-            value_table.add_error(
+            values.add_error(
                 ("stop_on",), "the job has no chief: it needs a role `chief` or `worker` that is not a setup role."
             )
         elif spec.effective_roles[chief.role].kind is RoleKind.SIDECAR:
-            value_table.add_error(("stop_on",), f"the chief is {chief}, a sidecar, whose result does not count.")
+            values.add_error(("stop_on",), f"the chief is {chief}, a sidecar, whose result does not count.")
     if spec.heartbeat_timeout <= spec.heartbeat_interval:
-        key = ("heartbeat_timeout",) if ("heartbeat_timeout",) in value_table.found else ("heartbeat_interval",)
-        value_table.add_error(
+        key = ("heartbeat_timeout",) if ("heartbeat_timeout",) in values.found else ("heartbeat_interval",)
+        values.add_error(
             key, "heartbeat_timeout must be longer than heartbeat_interval; several times as long is usual."
         )
 
 
-def _restarts(spec: JobSpec, value_table: ValueTable) -> None:
-    for name in value_table.roles:
+def _restarts(spec: JobSpec, values: ValueTable) -> None:
+    for name in values.roles:
         role = spec.roles[name]
         place = ("roles", name)
         own = role.max_restarts
-        if own is not None and own > spec.max_restarts and ("max_restarts",) not in value_table.broken:
+        if own is not None and own > spec.max_restarts and ("max_restarts",) not in values.broken:
             message = f"the job's max_restarts is {spec.max_restarts}, and every restart counts against both. "
-            value_table.add_error((*place, "max_restarts"), f"{message}Raise that, or lower this one.")
+            values.add_error((*place, "max_restarts"), f"{message}Raise that, or lower this one.")
         if role.restart is RestartScope.TASK and role.stop_on_failure:
             message = "stop_on_failure ends the job with the first failure of the role. Remove one of the two."
-            value_table.add_error((*place, "restart"), message)
+            values.add_error((*place, "restart"), message)
 
 
-def _files(spec: JobSpec, value_table: ValueTable) -> None:
+def _files(spec: JobSpec, values: ValueTable) -> None:
     owners: list[tuple[Key, str | None, Sequence[str | None]]] = [((), spec.python, spec.files)]
     owners += [(("roles", name), role.python, role.files) for name, role in spec.roles.items()]
     for place, python, files in owners:
-        _add_error_if(value_table, (*place, "python"), python and path_settings.python_error(python))
-        files = value_table.partial.get((*place, "files"), files)
+        _add_error_if(values, (*place, "python"), python and path_settings.python_error(python))
+        files = values.partial.get((*place, "files"), files)
         for number, entry in enumerate(files):
             error = entry and path_settings.entry_error(entry)
             if error:
-                value_table.add_error((*place, "files"), error, item=number)
+                values.add_error((*place, "files"), error, item=number)
         for number, name in find_same_names(files):
             message = f"two files have the name {value_format.format_name(name)}. Rename one: path::other-name."
-            value_table.add_error((*place, "files"), message, item=number)
-    _add_error_if(value_table, ("source",), spec.source and path_settings.source_error(spec.source))
+            values.add_error((*place, "files"), message, item=number)
+    _add_error_if(values, ("source",), spec.source and path_settings.source_error(spec.source))
 
 
-def _add_error_if(value_table: ValueTable, key: Key, error: str | None) -> None:
+def _add_error_if(values: ValueTable, key: Key, error: str | None) -> None:
     if error:
-        value_table.add_error(key, error)
+        values.add_error(key, error)
 
 
 def _describe_unknown_role(spec: JobSpec, name: str) -> str:

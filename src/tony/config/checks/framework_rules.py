@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tony.frameworks.base import Framework
 
 
-def with_default_kinds(spec: JobSpec, value_table: ValueTable) -> JobSpec:
+def with_default_kinds(spec: JobSpec, values: ValueTable) -> JobSpec:
     """Return the job with the kinds that its framework gives to roles whose kind is not set."""
     adapter = _load_adapter(spec)
     if isinstance(adapter, Problem):
@@ -26,7 +26,7 @@ def with_default_kinds(spec: JobSpec, value_table: ValueTable) -> JobSpec:
     changed = {
         name: replace(role, kind=RoleKind.UNTRACKED)
         for name, role in spec.roles.items()
-        if name in serving and ("roles", name, "kind") not in value_table.found
+        if name in serving and ("roles", name, "kind") not in values.found
     }
     return replace(spec, roles={**spec.roles, **changed}) if changed else spec
 

@@ -50,24 +50,24 @@ def summarize_notes(notes: Sequence[Note], job_file: str | None) -> tuple[str, .
     return (f"{has} no effect here or {means} something else ({listed}); {where}.",)
 
 
-def find_idle_waits(spec: JobSpec, value_table: ValueTable, own: Sequence[Layer]) -> Iterator[Note]:
+def find_idle_waits(spec: JobSpec, values: ValueTable, own: Sequence[Layer]) -> Iterator[Note]:
     """Yield a note for each wait that the job sets although no role is elastic."""
     if spec.elastic_roles:
         return
     for name in ("gang_wait", "shrink_after"):
-        found = value_table.found.get((name,))
+        found = values.found.get((name,))
         if found and any(found.layer is layer for layer in own):
             message = f"no role is elastic (instances = {ELASTIC_EXAMPLE}), so this has no effect."
             yield Note(key=name, message=message, source=found.layer.where((name,)))
 
 
-def find_unused_parameters(spec: JobSpec, value_table: ValueTable) -> Iterator[Note]:
+def find_unused_parameters(spec: JobSpec, values: ValueTable) -> Iterator[Note]:
     """Yield a note for each parameter that no command and no variable uses."""
     used = find_parameters(text for _, text, _ in texts_with_placeholders(spec))
     for name in spec.params:
         if name not in used:
             message = f"no command or variable uses {{params.{name}}}, so this has no effect."
-            yield Note(key=f"params.{name}", message=message, source=value_table.find_source(("params", name)))
+            yield Note(key=f"params.{name}", message=message, source=values.find_source(("params", name)))
 
 
 def default_kind_source(framework: str) -> str:

@@ -16,12 +16,12 @@ _NAMED_ROLES = 5
 _MAX_CYCLES = 100
 
 
-def conditions(value_table: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
+def conditions(values: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
     """Yield what a role waits for, in the order of the file: key, index, other role, condition."""
     place = ("roles", role, "after")
-    for number, name in enumerate(value_table.value(place) or ()):
+    for number, name in enumerate(values.value(place) or ()):
         yield place, number, name, AfterCondition.SUCCEEDED
-    for word, names in value_table.list_children(place).items():
+    for word, names in values.list_children(place).items():
         for number, name in enumerate(names):
             yield (*place, word), number, name, AfterCondition(word)
 

@@ -14,23 +14,23 @@ from tony.model.placeholders import find_parameters
 from tony.schedulers import registry as schedulers
 
 
-def check_plugin_names(value_table: ValueTable) -> bool:
+def check_plugin_names(values: ValueTable) -> bool:
     """Report an unknown framework or scheduler; return True if the framework is known."""
-    scheduler = value_table.value(("scheduler", "name"))
+    scheduler = values.value(("scheduler", "name"))
     if (
         scheduler is not None
         and scheduler not in schedulers.list_built_in_names()
         and scheduler not in schedulers.names()
     ):
-        value_table.add_error(("scheduler", "name"), _describe_unknown("scheduler", scheduler, schedulers.names()))
-    framework = value_table.value(("framework",))
+        values.add_error(("scheduler", "name"), _describe_unknown("scheduler", scheduler, schedulers.names()))
+    framework = values.value(("framework",))
     if framework is None or _has_framework(framework):
         return True
-    value_table.add_error(("framework",), _describe_unknown("framework", framework, names()))
+    values.add_error(("framework",), _describe_unknown("framework", framework, names()))
     return False
 
 
-def check_names(spec: JobSpec, value_table: ValueTable, file: Branch, given: Collection[str]) -> None:
+def check_names(spec: JobSpec, values: ValueTable, file: Branch, given: Collection[str]) -> None:
     """Report parameters that the job does not have, and new roles that resemble one of the job.
 
     Args:
@@ -42,18 +42,12 @@ def check_names(spec: JobSpec, value_table: ValueTable, file: Branch, given: Col
     for name in given:
         if name not in known and name in spec.params:
             hint = suggest_names(name, known, "write it as {params." + name + "} in a command or variable.")
-            value_table.add_error(("params", name), f"the job has no such parameter; {hint}")
+            values.add_error(("params", name), f"the job has no such parameter; {hint}")
     roles = _names_below(file, "roles")
-    for name in value_table.roles:
-        like = (
-            None
-            if name in roles or ("roles", name, "command") in value_table.found
-            else find_closest_match(name, roles)
-        )
+    for name in values.roles:
+        like = None if name in roles or ("roles", name, "command") in values.found else find_closest_match(name, roles)
         if like is not None:
-            value_table.add_error(
-                ("roles", name), f"unknown role; did you mean `{like}`? A new role needs its own command."
-            )
+            values.add_error(("roles", name), f"unknown role; did you mean `{like}`? A new role needs its own command.")
 
 
 def _names_below(tree: Branch, table: str) -> Collection[str]:

@@ -27,7 +27,7 @@ from tony.config.files.layers import Layer, format_key, leaves, merge
 from tony.config.files.site_files import is_absent
 from tony.config.name_suggestions import format_known_names, suggest_names
 from tony.config.table.converted_settings import ValueTable, format_value, read
-from tony.config.table.schema_tree import find
+from tony.config.table.schema_tree import find, find_setting
 from tony.config.table.settings_table import JOB_ONLY, SETTINGS, Key, Kind, Part, Setting
 from tony.config.table.value_format import format_as_toml, format_canonical
 from tony.config.value_conversion import InvalidValueError, convert
@@ -232,25 +232,24 @@ def _find_expected_value(stated: ValueTable, key: Key, where: str) -> tuple[Any,
     if key in stated.found:
         found = stated.found[key]
         return found.value, found.layer.where(key)
-    node = find(key)
-    return (node.setting.default if node and node.setting else None), where
+    setting = find_setting(key)
+    return (setting.default if setting else None), where
 
 
 def _is_value(key: Key, raw: Any, layer: Layer, expected: Any) -> bool:
-    node = find(key)
-    if node is None or node.setting is None:
-        return True  # unknown keys are reported elsewhere
+    """Return True if a value is the expected one; also for unknown keys and invalid values, reported elsewhere."""
+    setting = find_setting(key)
     try:
-        return bool(convert(node.setting, raw, layer.base) == expected)
+        return setting is None or bool(convert(setting, raw, layer.base) == expected)
     except InvalidValueError:
-        return True  # and so are invalid values
+        return True
 
 
 def _format_value(key: Key, expected: Any) -> str:
-    node = find(key)
-    if expected is None or node is None or node.setting is None or format_value(key, "") == "***":
+    setting = find_setting(key)
+    if expected is None or setting is None or format_value(key, "") == "***":
         return ""
-    text = format_canonical(node.setting, expected)
+    text = format_canonical(setting, expected)
     return f" at {text}" if text else ""
 
 

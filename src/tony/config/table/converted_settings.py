@@ -61,11 +61,13 @@ class ConvertedValue:
         value: canonical.
         raw: as written.
         layer: where it was set.
+        setting: its row of the table.
     """
 
     value: Any
     raw: Any
     layer: Layer
+    setting: Setting
 
 
 @dataclass(slots=True, eq=False)
@@ -112,16 +114,15 @@ class ValueTable:
             return layer.where(key)
         return self.find_source(key[:-1]) if len(key) > 1 else self.origin
 
-    def _find_partly_invalid(self, key: Key) -> ConvertedValue | None:
-        """Return a list with some invalid items."""
-        return ConvertedValue(None, self.raw[key], self.broken[key]) if key in self.raw else None
-
     def add_error(self, key: Key, message: str, *, item: int | None = None) -> None:
         """Add an error about a value (or one item of a list), or about a missing key."""
-        found = self.found.get(key) or self._find_partly_invalid(key)
-        place = key if item is None else (*key, str(item))
-        value = format_value(key, _item(found.raw, item), self.secret) if found else None
-        where = found.layer.where(place) if found else self.find_source(key)
+        found = self.found.get(key)
+        layer, raw = (found.layer, found.raw) if found else (self.broken.get(key), self.raw.get(key))
+        value, where = None, self.find_source(key)
+        if found or key in self.raw:
+            assert layer is not None
+            value = format_value(key, _item(raw, item), self.secret)
+            where = layer.where(key if item is None else (*key, str(item)))
         self.problems.append(
             Problem(key=_format_item_key(key, item), message=message, value=value, source=where or None)
         )
@@ -206,7 +207,7 @@ def _read_value(value_table: ValueTable, setting: Setting, leaf: Leaf, key: Key)
                 )
             )
     else:
-        value_table.found[key] = ConvertedValue(value, leaf.value, leaf.layer)
+        value_table.found[key] = ConvertedValue(value, leaf.value, leaf.layer, setting)
         value_table.children.setdefault(key[:-1], {})[key[-1]] = value
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from tony.config.files.call_settings import from_spec
 from tony.config.files.layers import Layer, format_key, merge
 from tony.config.load import Resolved
-from tony.config.table.converted_settings import read
-from tony.config.table.schema_tree import find
+from tony.config.table.converted_settings import ConvertedValue, read
 from tony.config.table.settings_table import Key, Kind
 from tony.config.table.value_format import format_canonical
 from tony.errors import RecordError, TonyError
@@ -42,7 +41,7 @@ def list_resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
     return tuple(
         ResolvedRow(
             key=format_key(key),
-            value=mask.hide_text(_format_row_value(key, found.value, named)),
+            value=mask.hide_text(_format_row_value(key, found, named)),
             source=_source(key, resolved.sources),
         )
         for key, found in value_table.found.items()
@@ -76,15 +75,13 @@ def _expand(spec: JobSpec) -> JobSpec:
     return replace(spec, roles=roles)
 
 
-def _format_row_value(key: Key, value: object, named: Collection[str]) -> str:
-    node = find(key)
-    assert node is not None
-    assert node.setting is not None
+def _format_row_value(key: Key, found: ConvertedValue, named: Collection[str]) -> str:
+    value = found.value
     if isinstance(value, str) and (key[-2:-1] in (("env",), ("container_env",), ("params",)) or key[0] == "scheduler"):
         value = mask_secret(key[-1], value, named)
-    elif isinstance(value, str) and node.setting.kind is Kind.SECRET:
+    elif isinstance(value, str) and found.setting.kind is Kind.SECRET:
         value = mask_value(value)
-    return format_canonical(node.setting, value)
+    return format_canonical(found.setting, value)
 
 
 def _source(key: Key, sources: Mapping[str, str]) -> str:

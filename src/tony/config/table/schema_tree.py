@@ -112,6 +112,12 @@ def find(key: Key) -> SettingsNode | None:
     return node
 
 
+def find_setting(key: Key) -> Setting | None:
+    """Return the setting of a key; None for an unknown key, or a table."""
+    node = find(key)
+    return node.setting if node else None
+
+
 @cache
 def settings() -> tuple[Setting, ...]:
     """Return every setting, including those of the schedulers of tony."""
