@@ -3,7 +3,7 @@
 What needs no job is tested where the code is: the ledger's lock and hostile claims
 (`schedulers/local/claims/test_ledger.py`), squatted folders (`schedulers/local/claims/test_ledger_location.py`), floods
 of progress reports (`executor/metrics/test_progress_listener.py`), `py-spy` of another user
-(`executor/stacks/test_stack_dump.py`), unfinished requests at the Horovod store
+(`executor/program/test_stack_dump.py`), unfinished requests at the Horovod store
 (`executor/network/test_rendezvous_store.py`), floods of connections (`rpc/test_unauthenticated_clients.py`).
 """
 

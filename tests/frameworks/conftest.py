@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.program.python_hook_variables import build_variables as companions
+from tony.executor.program.program_environment import build_variables as companions
 from tony.frameworks.base import Framework, TaskView, build_common_environment
 from tony.frameworks.registry import home_of, load
 from tony.linux.port_reservation import Reservation, reserve

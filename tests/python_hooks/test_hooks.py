@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import tony
-from tony.executor.program.python_hook_variables import STACKS_SIGNAL, build_variables, find_folder
-from tony.executor.stacks import faulthandler_stacks
+from tony.executor.program import stack_dump
+from tony.executor.program.program_environment import STACKS_SIGNAL, build_variables, find_folder
 
 #: Whether a program has the hook's file open.
 HAS_FILE = """\
@@ -41,8 +41,8 @@ def stacks(code: str) -> tuple[str, str]:
         assert program.stdout
         line = program.stdout.readline()
         try:
-            text = faulthandler_stacks.read_stacks(program.pid)
-            again = faulthandler_stacks.read_stacks(program.pid) if text else ""
+            text = stack_dump.read_stacks(program.pid)
+            again = stack_dump.read_stacks(program.pid) if text else ""
             assert bool(again) == bool(text)
             assert program.poll() is None, "it continues"
             return text, line
@@ -99,7 +99,7 @@ def test_a_fork_dumps_its_own_stacks() -> None:
         child = int(program.stdout.readline())
         try:
             deadline = time.monotonic() + 60
-            while "in child" not in (text := faulthandler_stacks.read_stacks(child)):
+            while "in child" not in (text := stack_dump.read_stacks(child)):
                 assert time.monotonic() < deadline, text
             assert "in parent" not in text
         finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.program.python_hook_variables import build_variables
+from tony.executor.program.program_environment import build_variables
 
 #: JAX's registry of cluster environments, as far as programs notice it.
 CLUSTERS = """

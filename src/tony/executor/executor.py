@@ -8,27 +8,27 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.errors import ExitCode
-from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
-from tony.executor.control.lease import Lease
+from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Lease, Reach
 from tony.executor.control.session_protocol import SessionProtocol
 from tony.executor.metrics.metrics_sampler import Outbox
 from tony.executor.network.port_reservation import TaskPorts
 from tony.executor.network.rendezvous_process import Rendezvous, RendezvousError
 from tony.executor.output.log_serving import LogReaders
-from tony.executor.output.writer_thread import WriterThread
+from tony.executor.output.writer_thread import WriterThread, WriterThreadHandler
 from tony.executor.program.process_tree import ProcessTree
-from tony.executor.program.program_environment import MARKER, has_board
+from tony.executor.program.program_environment import MARKER, find_task_secrets, has_board
 from tony.executor.program.spawn import Reaper
 from tony.executor.program.watchdog import Watchdog
 from tony.executor.run_context import RunContext
 from tony.executor.task_run import ProgramRun
+from tony.isolated_interpreter import settle
 from tony.linux.port_reservation import PortsExhaustedError
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tony.executor.control.reattach_listener import ReattachListener
     from tony.executor.control.tunnel_endpoint import TunnelEndpoint
     from tony.executor.program.hadoop_classpath import HadoopClasspath
-    from tony.executor.stacks.stack_dump import StackDumper
+    from tony.executor.program.stack_dump import StackDumper
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,8 @@ _WATCHDOG_GRACE_SECONDS = 10.0
 _WATCHDOG_PAUSE_SECONDS = 1.0
 #: Seconds that the watchdog may take to remove the control group and exit, before the executor exits.
 _WATCHDOG_EXIT_SECONDS = 2.0
+#: Seconds that the last lines of the executor's log may take to reach the disk.
+_LAST_LINES_TIMEOUT_SECONDS = 5.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -216,25 +218,23 @@ class Executor:
 
     async def _send_stacks(self, request: str) -> None:
         task, run = self._context.task, self._run
-        name = f"{task.role}:{task.index}"
+        answer = Stacks(task=f"{task.role}:{task.index}", request=request)
         if run is None or not run.is_running:
-            self._connection.send(Stacks(task=name, request=request, problem="its program is not running"))
+            self._connection.send(replace(answer, problem="its program is not running"))
             return
         if self._stacks is None:
-            from tony.executor.stacks.stack_dump import StackDumper  # late: most jobs never need it
+            from tony.executor.program.stack_dump import StackDumper  # late: most jobs never need it
 
             self._stacks = StackDumper(self._context.container, self._run_context.environment, self._reaper)
+        found = replace(answer, name=run.format_file_name("stacks"))
         try:
-            found = await self._stacks.dump(self._run_context.process_tree.list_contained(), run.mask)
+            found = await self._stacks.dump(found, self._run_context.process_tree.list_contained(), run.mask)
         except Exception as error:  # a failing stack dump must not end the program
             log.exception("stack dump failed: please report this")
-            self._connection.send(Stacks(task=name, request=request, problem=f"stack dump failed: {error}"))
+            self._connection.send(replace(answer, problem=f"stack dump failed: {error}"))
             return
-        file = run.format_file_name("stacks")
-        await self._stacks.keep(Path(self._context.container.log_folder), file, found)
-        self._connection.send(
-            Stacks(task=name, request=request, text=found.text, how=found.how, problem=found.problem, name=file)
-        )
+        await self._stacks.keep(Path(self._context.container.log_folder), found)
+        self._connection.send(found)
 
     def _open_tunnel(self, command: DialTunnel) -> None:
         if self._tunnels is None:
@@ -400,3 +400,47 @@ def _build_hadoop_classpath(
 
     task, container = context.task, context.container
     return HadoopClasspath(task, container, environment, reaper) if is_enabled(task, container, environment) else None
+
+
+class _MaskingFormatter(logging.Formatter):
+    """Formats lines of the executor's own log without the secrets of the task."""
+
+    def __init__(self, mask: SecretMask) -> None:
+        super().__init__(clock.LOG_LINE)
+        self._mask = mask
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, or several with a traceback."""
+        return self._mask.hide_text(super().format(record))
+
+
+def run_executor(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], Connect]) -> int:
+    """Run an executor until it exits. If this function is left in any other way, the watchdog cleans up."""
+    settle()
+    task = context.task
+    log.info(
+        "executor of %s:%d of job %s, container %s, AM attempt %d, session %d",
+        task.role,
+        task.index,
+        task.job_id,
+        task.container,
+        task.attempt,
+        task.session,
+    )
+    environment = dict(os.environ)
+    mask = SecretMask(find_task_secrets(task, environment))
+    writer = WriterThread()
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+        if mask:
+            handler.setFormatter(_MaskingFormatter(mask))
+        root.addHandler(WriterThreadHandler(writer, handler))
+    try:
+        reach = Reach(context)
+        return asyncio.run(Executor(context, environment, watchdog, writer, reach, wrap(reach), mask).run())
+    except Exception:
+        log.exception("the executor failed: please report this")
+        return ExitCode.BUG
+    finally:
+        writer.close(_LAST_LINES_TIMEOUT_SECONDS)

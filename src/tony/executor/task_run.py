@@ -19,8 +19,7 @@ from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.metrics.metrics_sampler import MetricsSampler
 from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
 from tony.executor.output.output_capture import Output
-from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit
-from tony.executor.program.missing_source_hint import explain_missing_file
+from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, explain_missing_file
 from tony.executor.program.printed_values import Exports
 from tony.executor.program.program_environment import (
     MARKER,
@@ -28,10 +27,10 @@ from tony.executor.program.program_environment import (
     build_command_line,
     build_environments,
     build_task_view,
+    build_variables,
     find_summaries_folder,
     find_task_secrets,
 )
-from tony.executor.program.python_hook_variables import build_variables
 from tony.executor.program.spawn import make_executable, spawn
 from tony.executor.run_context import RunContext
 from tony.frameworks import registry as frameworks

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.core.policies.failure_policy import DRIFT, compute_latest_exit_time
-from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS
-from tony.executor.control.lease import Lease
+from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, Lease
 
 #: Seconds that a connection may stay without the answer that an executor attaches for.
 ATTACHING = 11.0

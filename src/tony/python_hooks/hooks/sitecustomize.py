@@ -1,7 +1,7 @@
 """Makes every Python of a task dump its stack traces on the signal in TONY_STACKS.
 
 `faulthandler` does that even while the program is blocked in C. It writes to an anonymous file, which the executor
-finds and reads (`executor/stacks/faulthandler_stacks.py`). No files are left behind; a process without such a file is
+finds and reads (`executor/program/stack_dump.py`). No files are left behind; a process without such a file is
 never signalled. A program that handles the signal itself keeps its handler. With `framework = "jax"` it also installs
 `tony_jax_cluster`.
 

@@ -36,7 +36,7 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES
 
 #: Modules of an executor; loaded once, by the server.
-_EXECUTOR = ("tony.executor.main", "tony.executor.executor_run")
+_EXECUTOR = ("tony.executor.main", "tony.executor.executor")
 #: Maximum size of a message in bytes, and of the files that come with one.
 _MAX_MESSAGE_BYTES = 128 << 10
 _MAX_FILES = 16

@@ -1,7 +1,7 @@
 """Stack traces of every thread of every Python process of a program, on request.
 
 `py-spy` reads them from outside, if it is installed and permitted; otherwise `faulthandler` writes them from inside,
-where the hook is installed (`faulthandler_stacks`). Of other processes only the kernel's wait channels are known.
+where the hook is installed. Of other processes only the kernel's wait channels are known.
 Everything is bounded in time and size, and stored among the logs.
 """
 
@@ -11,25 +11,35 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tony import clock
 from tony.executor.program.captured_command import run_captured
-from tony.executor.program.program_environment import MARKER, LaunchFailedError
+from tony.executor.program.program_environment import MARKER, STACKS_SIGNAL, LaunchFailedError
 from tony.executor.program.spawn import Reaper
-from tony.executor.stacks import faulthandler_stacks
+from tony.linux import process
 from tony.linux.plain_files import is_changed_by_root_only
 from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
 from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart
-from tony.protocol.messages import MAX_STACKS_BYTES
+from tony.protocol.messages import MAX_STACKS_BYTES, Stacks
 
 log = logging.getLogger(__name__)
 
 _SPY = "py-spy"
+#: Name of the hook's file, as /proc shows it: `/memfd:tony-stacks (deleted)`, or a file that was deleted at once.
+_HOOK_FILE = "tony-stacks"
+#: Seconds to wait for the first output of the hook, and seconds without more after which it counts as complete.
+_HOOK_TIMEOUT_SECONDS = 2.0
+_HOOK_SILENCE_SECONDS = 0.1
+_HOOK_POLL_SECONDS = 0.01
+#: Bytes of one process that the hook has written.
+_MAX_HOOK_BYTES = 64 << 10
 _NOT_PYTHON = "not a Python process"
 #: Seconds that py-spy may take for one process.
 _SPY_TIMEOUT_SECONDS = 5.0
@@ -41,15 +51,6 @@ _DISK_TIMEOUT_SECONDS = 2.0
 _MAX_PROCESSES = 32
 #: Bytes of one task attempt's file.
 _MAX_FILE_BYTES = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class StacksResult:
-    """The result, as in `protocol.messages.Stacks`."""
-
-    text: str
-    how: str
-    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class StackDumper:
         self._lock = asyncio.Lock()
         self.helpers: set[int] = set()
 
-    async def dump(self, pids: Sequence[int], mask: SecretMask) -> StacksResult:
-        """Return the stack traces of these processes, without the secrets in their command lines."""
+    async def dump(self, answer: Stacks, pids: Sequence[int], mask: SecretMask) -> Stacks:
+        """Return an answer with the stack traces of these processes, without the secrets in their command lines."""
         async with self._lock:
             deadline = clock.monotonic() + _TIMEOUT_SECONDS
             parts: list[str] = []
@@ -91,14 +92,15 @@ class StackDumper:
                     parts.append(f"=== process {pid}: {command[:300]}\n{text.rstrip()}\n")
         if len(pids) > _MAX_PROCESSES:
             parts.append(f"=== and {len(pids) - _MAX_PROCESSES} more processes\n")
-        return _summarize(_truncate("\n".join(parts)), found)
+        text, (how, problem) = _truncate("\n".join(parts)), _summarize(found)
+        return replace(answer, text=text if found else "", how=how, problem=problem)
 
-    async def keep(self, folder: Path, name: str, result: StacksResult) -> None:
+    async def keep(self, folder: Path, result: Stacks) -> None:
         """Append the result to a file among the logs; do not wait for a disk that hangs."""
         head = f"##### {clock.stamp(clock.wall())} {result.how or 'nothing'}\n"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DISK_TIMEOUT_SECONDS):
-                await to_thread(_append, folder / name, f"{head}{result.text or result.problem}\n")
+                await to_thread(_append, folder / result.name, f"{head}{result.text or result.problem}\n")
 
     async def _dump_process(self, pid: int, deadline: float) -> _ProcessStack:
         why = "timeout"
@@ -106,7 +108,7 @@ class StackDumper:
             text, why = await self._run_spy(pid) if is_python(pid) else ("", _NOT_PYTHON)
             if text:
                 return _ProcessStack(text, _SPY)
-            text = await to_thread(faulthandler_stacks.read_stacks, pid)
+            text = await to_thread(read_stacks, pid)
             if text:
                 return _ProcessStack(text, "faulthandler")
         return _ProcessStack(await to_thread(wait_channel, pid), "", why)
@@ -184,20 +186,18 @@ def is_python(pid: int) -> bool:
     return False
 
 
-def _summarize(text: str, found: Sequence[_ProcessStack]) -> StacksResult:
+def _summarize(found: Sequence[_ProcessStack]) -> tuple[str, str]:
+    """Return the tools that were used, and why there are no Python stack traces; else empty."""
     ways = list(dict.fromkeys(each.how for each in found if each.how))
     if ways:
-        return StacksResult(text, ", ".join(ways), "")
-    whys = list(dict.fromkeys(each.why for each in found if each.why))
+        return ", ".join(ways), ""
     if not found:
-        return StacksResult("", "", "the program has just exited")
+        return "", "the program has just exited"
+    whys = list(dict.fromkeys(each.why for each in found if each.why))
     if whys == [_NOT_PYTHON]:
-        return StacksResult(
-            text, "kernel", "no process of the program is Python: only the kernel's wait channels are shown"
-        )
+        return "kernel", "no process of the program is Python: only the kernel's wait channels are shown"
     why = "; ".join(why for why in whys if why != _NOT_PYTHON)
-    problem = f"no Python stack traces: {why[:500]}; and tony's hook is not installed in it (see python_stacks)"
-    return StacksResult(text, "kernel", problem)
+    return "kernel", f"no Python stack traces: {why[:500]}; and tony's hook is not installed in it (see python_stacks)"
 
 
 def _escape_control_characters(text: str) -> str:
@@ -219,3 +219,77 @@ def _append(path: Path, text: str) -> None:
                 file.write(text.encode())
     except OSError as error:
         log.warning("cannot store stack traces: %s", error)
+
+
+# --- from inside, by the hook of tony.python_hooks --------------------------------------------------------------------
+
+
+def is_registered(pid: int) -> bool:
+    """Return True if a process has registered the hook."""
+    return _find_hook_file(pid) is not None and _handles_signal(pid)
+
+
+def read_stacks(pid: int) -> str:
+    """Return the stack traces of all threads of a process, the running one first; empty if it does not answer.
+
+    The process must have an anonymous file with a known name open, and handle the hook's signal. No other process is
+    ever sent the signal: an unhandled one would kill it. Takes some tenths of a second.
+    """
+    file = _find_hook_file(pid)
+    if file is None or not _handles_signal(pid):
+        return ""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        os.ftruncate(descriptor, 0)
+        if not process.send(pid, STACKS_SIGNAL, is_registered):
+            return ""
+        _wait_for_output(descriptor)
+        text = os.pread(descriptor, _MAX_HOOK_BYTES, 0).decode(errors="replace")
+        os.ftruncate(descriptor, 0)
+        return text
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for_output(descriptor: int) -> None:
+    """Wait for output, then for its end."""
+    deadline = time.monotonic() + _HOOK_TIMEOUT_SECONDS
+    size, since = 0, time.monotonic()
+    while time.monotonic() < deadline:
+        time.sleep(_HOOK_POLL_SECONDS)
+        now = os.fstat(descriptor).st_size
+        if now != size:
+            size, since = now, time.monotonic()
+        elif size and time.monotonic() - since >= _HOOK_SILENCE_SECONDS:
+            return
+
+
+def _find_hook_file(pid: int) -> str | None:
+    """Return a path by which the hook's file in a process can be opened."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        for number in os.listdir(folder):
+            name = os.path.basename(os.readlink(f"{folder}/{number}"))
+            if name.removeprefix("memfd:").startswith(_HOOK_FILE) and name.endswith("(deleted)"):
+                return f"{folder}/{number}"
+    except OSError:
+        return None
+    return None
+
+
+def _handles_signal(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:
+            for line in status:
+                if line.startswith(b"SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (int(STACKS_SIGNAL) - 1) & 1)
+    except (OSError, ValueError, IndexError):
+        return False
+    return False

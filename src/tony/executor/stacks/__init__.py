@@ -1,1 +1,0 @@
-"""Stack traces of a running program."""
