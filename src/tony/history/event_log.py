@@ -29,7 +29,7 @@ from typing import BinaryIO
 
 from tony.core.events import EVENTS, Event
 from tony.errors import NewerRecordError, RecordError, StorageError
-from tony.linux.plain_files import open_file
+from tony.linux.files import open_file
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder

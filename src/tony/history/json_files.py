@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony.errors import RecordError, StorageError
-from tony.linux.plain_files import open_file
+from tony.linux.files import open_file
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.strict_json import InvalidJsonError, loads
 from tony.storage.stores.disk_errors import build_storage_error

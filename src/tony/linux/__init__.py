@@ -1,5 +1,5 @@
 """Linux facilities: processes, control groups, ports, limits. Standard library only; independent of jobs.
 
-Files that another user may have placed are opened and checked by `plain_files`, without following links. Blocking work
+Files that another user may have placed are opened and checked by `files`, without following links. Blocking work
 runs in the lanes of `thread_pools`.
 """

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tony import clock
-from tony.linux import cgroup_measures, container_cgroup, process
+from tony.linux import cgroup, process
 from tony.linux.kernel_files import parse_number, read_number, read_words
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -58,12 +58,8 @@ class ProcessUsage:
 
     def __init__(self, folders: Sequence[str] = (), since: float | None = None, leisure: float = _LEISURE) -> None:
         self._folders = tuple(folders)
-        self._limited = [
-            folder
-            for folder in (*folders, *container_cgroup.list_own_folders())
-            if cgroup_measures.has_cpu_limit(folder)
-        ]
-        self._kills_before = cgroup_measures.oom_kills(self._folders)
+        self._limited = [folder for folder in (*folders, *cgroup.list_own_folders()) if cgroup.has_cpu_limit(folder)]
+        self._kills_before = cgroup.oom_kills(self._folders)
         self._known: dict[int, _Process] = {}
         self._debts: dict[int, list[tuple[float, tuple[float, ...]]]] = {}
         self._before: dict[str, float] = _read_group_counters(self._folders)
@@ -88,7 +84,7 @@ class ProcessUsage:
         }
         values.update(self._measure_shared(list(seen), now))
         if self._folders:
-            values["oom-kills"] = float(cgroup_measures.oom_kills(self._folders) - self._kills_before)
+            values["oom-kills"] = float(cgroup.oom_kills(self._folders) - self._kills_before)
         if seen and (network := _network(next(iter(seen)))):
             values.update(self._rates(dict(zip(("net-in", "net-out"), network, strict=True)), elapsed))
         if elapsed:
@@ -126,7 +122,7 @@ class ProcessUsage:
         """Return the share of time in which a CPU limit was effective; of several limits the highest."""
         worst = None
         for folder in self._limited:
-            periods, throttled, seconds = cgroup_measures.read_throttling(folder)
+            periods, throttled, seconds = cgroup.read_throttling(folder)
             names = (f"{folder} periods", f"{folder} throttled", f"{folder} seconds")
             gained = self._rates(dict(zip(names, (periods, throttled, seconds), strict=True)), elapsed)
             if len(gained) == len(names):

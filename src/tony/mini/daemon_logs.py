@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tony.linux.file_tail import read_tail
+from tony.linux.files import read_tail
 
 #: Lines of a log that an error shows, most of which are not from a stack trace.
 _LINES = 12

@@ -14,7 +14,7 @@ from contextlib import suppress
 from resource import struct_rusage
 
 from tony.executor.program.program_environment import LaunchFailedError, check_sizes
-from tony.linux import container_cgroup, oom_score, os_errors, process
+from tony.linux import cgroup, oom_score, os_errors, process
 
 
 def spawn(
@@ -38,7 +38,7 @@ def spawn(
         process.set_parent_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(127)  # the parent died before the signal was set
-        container_cgroup.enter(groups, 0)
+        cgroup.enter(groups, 0)
 
     try:
         with oom_score.get_own_score().children(oom_score.OomScoreOffset.PROGRAM):

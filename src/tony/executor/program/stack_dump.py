@@ -22,7 +22,7 @@ from tony.executor.program.captured_command import run_captured
 from tony.executor.program.program_environment import MARKER, STACKS_SIGNAL, LaunchFailedError
 from tony.executor.program.spawn import Reaper
 from tony.linux import process
-from tony.linux.plain_files import is_changed_by_root_only
+from tony.linux.files import is_changed_by_root_only
 from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
 from tony.model.masking import SecretMask

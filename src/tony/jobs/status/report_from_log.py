@@ -16,7 +16,7 @@ from tony.history.event_log import EventTail, check_foreign_length, segments
 from tony.history.job_record import build_pending_report, read_job, read_summary
 from tony.jobs.am_client import locate_am
 from tony.jobs.status.job_end import LOST_WITH_AM
-from tony.linux.file_tail import read_tail
+from tony.linux.files import read_tail
 from tony.linux.thread_pools import lock_held
 from tony.model.job_report import EXIT_CODES, Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder

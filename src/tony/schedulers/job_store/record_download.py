@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from tony.errors import InfraError, StorageError
-from tony.linux.file_replacement import replace_file
+from tony.linux.files import replace_file
 from tony.model.layout import JobFolder
 from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local_name
 

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from tony import clock
 from tony.errors import InfraError
-from tony.linux.file_tail import read_tail
+from tony.linux.files import read_tail
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder

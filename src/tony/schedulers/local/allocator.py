@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Sequence
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.isolated_interpreter import command
-from tony.linux import container_cgroup, os_errors, process
+from tony.linux import cgroup, os_errors, process
 from tony.linux.resource_limits import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
@@ -219,7 +219,7 @@ class LocalAllocator(ContainerAllocator):
             if held.cause or self._sink is None:  # it failed because we ended it
                 self._finish_unstarted(held)
                 return
-            container_cgroup.remove(held.groups)
+            cgroup.remove(held.groups)
             self._forget(held)
             why = os_errors.describe_os_error(error)
             raise SchedulerError(f"cannot start the executor of {task.role}:{task.index}: {why}") from error

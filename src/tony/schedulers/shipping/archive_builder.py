@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import CodeType
 
-from tony.linux.file_replacement import replace_file
+from tony.linux.files import replace_file
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.stores.disk_errors import explain_os_error
 

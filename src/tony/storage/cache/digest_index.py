@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tony.linux.file_replacement import replace_file
+from tony.linux.files import replace_file
 from tony.model.codec import Json
 
 #: Incremented when the packing of folders changes: their digests then differ from those of older versions.

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tony.errors import ArchiveError, StorageError
-from tony.linux.file_replacement import replace_file
+from tony.linux.files import replace_file
 from tony.model.staged_files import StagedItem
 from tony.storage.cache.file_copy import remove_tree
 from tony.storage.cache.manifest import ManifestEntryKind

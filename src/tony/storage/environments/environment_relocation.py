@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tony.linux.file_replacement import replace_file
+from tony.linux.files import replace_file
 
 #: The longest first line that every kernel reads whole (BINPRM_BUF_SIZE was 128 until Linux 5.1).
 _MAX_SHEBANG_BYTES = 127

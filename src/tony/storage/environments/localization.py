@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.linux.file_replacement import replace_file
+from tony.linux.files import replace_file
 from tony.model.codec import to_plain
 from tony.model.staged_files import Placement, StagedItem, StagedRole
 from tony.storage.cache.file_copy import Copier, SourceChangedError, clear

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tony.errors import StorageError
-from tony.linux.plain_files import open_file, open_folder
+from tony.linux.files import open_file, open_folder
 from tony.storage.stores.store_interface import PIECE, FileStore, Item
 
 #: Errors of the kernel where the folder does not exist, or is a link.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tony.linux import process
-from tony.linux.file_tail import read_tail
+from tony.linux.files import read_tail
 from tony.model.codec import to_plain
 from tony.protocol.launch import LaunchContext
 from tony.schedulers.local.containers.fork_server import ForkServer

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tony.errors import SchedulerError
 from tony.isolated_interpreter import command
 from tony.linux import os_errors
-from tony.linux.file_tail import read_tail
+from tony.linux.files import read_tail
 from tony.model.layout import JobFolder
 from tony.schedulers.local.containers.executor_processes import describe_end
 from tony.schedulers.local.settings import DEFAULT_MASTER

@@ -30,7 +30,7 @@ from tony import clock, isolated_interpreter
 from tony.errors import ExitCode
 from tony.linux import liveness_lock, os_errors, process, process_title
 from tony.linux.fd_store import FdStore
-from tony.linux.file_replacement import replace_file
+from tony.linux.files import replace_file
 from tony.model.layout import JobFolder
 
 #: Modules of the application master.

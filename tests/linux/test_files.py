@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.linux.plain_files import is_changed_by_root_only
+from tony.linux.files import is_changed_by_root_only
 
 OTHER_USER = 12345
 

@@ -1,8 +1,4 @@
-"""Opens files and folders that another user may have placed there: without following links or waiting for pipes.
-
-Each folder of a path is opened by itself, relative to the descriptor of the one above it. So a folder that is replaced
-by a link in the meantime is not followed either.
-"""
+"""Files: opened although another user may have placed them there, read from their end, replaced atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_file(path: str | os.PathLike[str], folder: int | None = None, owner: int | None = None) -> int:
-    """Return a descriptor of a regular file.
+    """Return a descriptor of a regular file that another user may have placed there, without waiting for a pipe.
 
     Args:
         folder: descriptor of the folder to which `path` is relative.
@@ -46,6 +42,9 @@ def open_file(path: str | os.PathLike[str], folder: int | None = None, owner: in
 
 def open_folder(start: str | int, names: Sequence[str] = (), owner: int | None = None, *, make: bool = False) -> int:
     """Return a new descriptor of a folder below another one.
+
+    Each folder is opened by itself, relative to the descriptor of the one above it. So one that another user replaces
+    by a link in the meantime is not followed either.
 
     Args:
         start: the folder from which the walk begins: its path, in which links are followed, or its descriptor.
@@ -101,3 +100,31 @@ def _is_protected(status: os.stat_result) -> bool:
         return False
     is_sticky_folder = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
     return is_sticky_folder or not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def read_tail(path: Path, most: int) -> bytes:
+    """Return the last bytes of a file, at most `most`; more if it grows meanwhile.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+        return file.read()
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a file under a hidden name next to `path`, and rename it: a reader sees all of the old content or the new.
+
+    Raises:
+        OSError: it cannot be written; the old file stays.
+    """
+    draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}.new")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(descriptor, mode)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
