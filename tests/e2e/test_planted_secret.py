@@ -212,11 +212,11 @@ def crawl(base: str, job: str, token: str, *, live: bool = False) -> None:
         assert status < 500 or status == 503, (page, text)
         assert [planted for planted in PLANTED if planted in text] == [], page
         logs += status == 200 and "*" * len(LICENSE) in text
-        for link in re.findall(r'(?:href|src|data-follow|data-more|data-points)="([^"]+)"', text):
+        for link in re.findall(r'(?:href|src|data-more|data-points)="([^"]+)"', text):
             queue.append(urllib.parse.urljoin(page, link.replace("&amp;", "&")))
     assert logs >= 5, f"output was seen in {logs} of {len(seen)} pages"
     if live:
-        assert any("/follow" in page for page in seen), seen
+        assert any("/more" in page for page in seen), seen
     for wanted in ("/events", "/settings", "/files", "/tasks", "/timeline", "/task/worker"):
         assert any(wanted in page for page in seen), wanted
 
@@ -241,12 +241,10 @@ def operations(base: str, job: str, token: str) -> Iterator[str]:
 
 
 def fetch(address: str, token: str) -> tuple[int, str]:
-    """Status and text; of a stream of events, the first one."""
+    """Status and text."""
     request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})
     try:
         with urllib.request.urlopen(request, timeout=CEILING) as answer:
-            if answer.headers["Content-Type"].startswith("text/event-stream"):
-                return answer.status, b"".join(iter(answer.readline, b"\n")).decode()
             return answer.status, answer.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
         with error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import replace
@@ -95,7 +94,7 @@ class _Tags(HTMLParser):
             value or ""
             for _, attrs in self.tags
             for name, value in attrs.items()
-            if name in ("href", "src", "data-wait", "data-more", "data-follow", "data-charts", "data-later")
+            if name in ("href", "src", "data-wait", "data-more", "data-charts", "data-later")
         }
 
     @property
@@ -284,15 +283,6 @@ def test_following_a_log(app: ASGIApp, home: Home) -> None:
         assert ('<span class="f2">three</span>\n', "", True) == (second["html"], second["rest"], second["over"])
     finally:
         file.unlink()
-
-
-def test_a_log_is_streamed(app: ASGIApp, home: Home) -> None:
-    """As server-sent events: the output from an offset on, and that the log of an ended job is complete."""
-    answer = fetch(app, f"/job/{JOB}/log/worker:0/err/follow?at={len('line of err' * 90) + 90}")
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    (event,) = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
-    told = json.loads(event)
-    assert ("line of err\n" * 10, True) == (told["html"], told["over"])
 
 
 def test_a_log_as_it_is(app: ASGIApp, home: Home) -> None:

@@ -84,7 +84,7 @@ class AmServer:
         folder = JobFolder(Path(config.folder))
         self._config = config
         self._app: ASGIApp = create(
-            SingleJobProvider(folder), Authenticator(build_auth_config(config)), only=folder.job_id, flows=False
+            SingleJobProvider(folder), Authenticator(build_auth_config(config)), only=folder.job_id
         )
         self.last_request_at = clock.monotonic()
 

@@ -49,7 +49,6 @@ def create(
     *,
     only: str = "",
     login: bool = False,
-    flows: bool = True,
     more: Sequence[BaseRoute] = (),
 ) -> Starlette:
     """Create the application.
@@ -59,8 +58,6 @@ def create(
         auth: authenticates requests.
         only: the id of the only job to serve: its page is then `/`.
         login: `more` has a page `/login`, for users who cannot be authenticated otherwise.
-        flows: responses can be streamed. Behind a proxy that buffers them, pages poll instead: a response that lasts
-            minutes would occupy one of the proxy's threads.
         more: additional routes, matched first; they authenticate with `request.app.state.auth` themselves.
     """
     routes = [*more, Api(provider, auth, only), Route("/assets/{name}", _serve_asset)]
@@ -80,7 +77,7 @@ def create(
     )
     app.router.redirect_slashes = False
     app.state.provider, app.state.auth, app.state.only = provider, auth, only
-    app.state.login, app.state.flows = login, flows
+    app.state.login = login
     app.add_middleware(_Headers)
     return app
 

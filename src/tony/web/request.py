@@ -150,7 +150,7 @@ class Links:
         return self.to_job(job, f"task/{_quote_task(task)}")
 
     def to_log(self, job: str, task: str, stream: str, query: Mapping[str, str] | None = None, part: str = "") -> str:
-        """Return the URL of a task's log, or of an action on it: `more`, `follow`."""
+        """Return the URL of a task's log, or of its new output: `more`."""
         return self.to_job(job, f"log/{_quote_task(task)}/{stream}{part and f'/{part}'}", query)
 
     def to_page(self, path: str, query: Mapping[str, str] | None = None) -> str:

@@ -130,7 +130,6 @@
     const down = () => { if (box.checked) scrollTo(0, document.documentElement.scrollHeight); };
     down();
     addEventListener("scroll", () => { if (!atBottom() && box.checked && !down.own) box.checked = false; }, { passive: true });
-    const place = () => `&at=${at}${style ? `&style=${style}` : ""}`;
     // Append an update; return whether more may follow.
     function append(more) {
       if (more.html) rest.insertAdjacentHTML("beforebegin", more.html);
@@ -140,21 +139,7 @@
       if (more.over) end.textContent = "End of log.";
       return !more.over;
     }
-    const startPolling = () => poll(1, async () => append(await text(`${log.dataset.more}${place()}`, "json")));
-
-    // Server-sent events; if a proxy holds them back, poll instead.
-    function listen() {
-      const source = new EventSource(`${log.dataset.follow}${place()}`);
-      let received = false;
-      const timeout = setTimeout(() => { if (!received) { stop(); startPolling(); } }, 4000);
-      const hide = () => { if (document.hidden) { stop(); document.addEventListener("visibilitychange", listen, { once: true }); } };
-      const stop = () => { clearTimeout(timeout); source.close(); document.removeEventListener("visibilitychange", hide); };
-      document.addEventListener("visibilitychange", hide);
-      source.onopen = () => { log.dataset.listens = "yes"; };
-      source.onmessage = message => { received = true; if (!append(JSON.parse(message.data))) stop(); };
-      source.onerror = () => { stop(); if (received) setTimeout(listen, 1000); else startPolling(); };
-    }
-    if (log.dataset.follow) listen(); else startPolling();
+    poll(1, async () => append(await text(`${log.dataset.more}&at=${at}${style ? `&style=${style}` : ""}`, "json")));
   }
 
   // Buttons that change something: PUT with the token of this page. They are hidden without JavaScript.

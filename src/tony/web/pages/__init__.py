@@ -33,7 +33,6 @@ PAGES: Sequence[tuple[str, Page]] = (
     ("/job/{job}/task/{task}", tasks.render_task),
     (_LOG, log.render_page),
     (f"{_LOG}/more", log.serve_more),
-    (f"{_LOG}/follow", log.follow),
     ("/job/{job}/metrics", metrics.render_page),
     ("/job/{job}/points", metrics.serve_points),
     ("/job/{job}/events", job_tabs.render_events),

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
-from tony import clock
-from tony.errors import TonyError
 from tony.jobs.directory.task_logs import LogBytes, LogSearchResult, TaskLogs
-from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.logs.log_selection import LogFileInfo
 from tony.model.job_report import JobReport
-from tony.retry import Backoff
 from tony.web import ansi_html
 from tony.web.pages.job_layout import build_frame
 from tony.web.request import PageError, PageRequest
@@ -30,12 +24,6 @@ _UPDATE_BYTES = 256 << 10
 _CONTEXT_BYTES = 2048
 #: Bytes that are searched backwards for the start of a line.
 _LINE_START_BYTES = 8192
-#: Between two checks of a followed log without new output.
-_POLL = Backoff(first=0.2, factor=1.3, most=1.5)
-#: Time without output after which a keep-alive comment is sent.
-_KEEP_ALIVE_SECONDS = 15.0
-#: Time after which a connection is closed; the browser reconnects.
-_STREAM_SECONDS = 300.0
 _STREAMS = {"out": "Standard output", "err": "Standard error"}
 
 
@@ -69,7 +57,6 @@ async def render_page(page_request: PageRequest) -> Response:
         "find": page_request.get_word("find"),
         "shown": None,
         "found": None,
-        "flows": page_request.request.app.state.flows,
     }
     if file is not None:
         values |= await _read_content(page_request, logs, file)
@@ -78,81 +65,28 @@ async def render_page(page_request: PageRequest) -> Response:
 
 
 async def serve_more(page_request: PageRequest) -> Response:
-    """Return new output as JSON, for a page that polls."""
+    """Return the complete lines after a position as JSON, and separately the line that is not complete yet."""
     view, report = await page_request.find_job()
     task, stream = page_request.find_task(report), _stream(page_request)
-    place = _Place(
-        name=page_request.get_word("name"), at=page_request.get_number("at", 0), style=page_request.get_word("style")
-    )
-    return JSONResponse(await _read_lines_since(view.task_logs(str(task)), stream, place, ended=report.state.ended))
-
-
-async def follow(page_request: PageRequest) -> Response:
-    """Stream new output as server-sent events; closes after a few minutes, then the browser reconnects."""
-    if not page_request.request.app.state.flows:
-        raise PageError(404, "Streaming not available", "Poll `more` instead of `follow`.")
-    view, report = await page_request.find_job()
-    task, stream = page_request.find_task(report), _stream(page_request)
-    place = _Place(
-        name=page_request.get_word("name"), at=page_request.get_number("at", 0), style=page_request.get_word("style")
-    )
-    events = _iterate_events(view, view.task_logs(str(task)), stream, place)
-    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """The position of a follower in a log, and the text style at it."""
-
-    name: str
-    at: int
-    style: str
-
-
-async def _read_lines_since(logs: TaskLogs, stream: str, place: _Place, *, ended: bool) -> dict[str, object]:
-    """Return the complete lines after a position, and separately the line that is not complete yet."""
+    logs = view.task_logs(str(task))
     files = [file for file in await logs.files() if file.stream == stream]
-    file = _find_file(files, place.name)
+    file = _find_file(files, page_request.get_word("name"))
     if file is None:
-        return {"at": 0, "html": "", "rest": "", "style": "", "size": 0, "over": ended}
-    piece = await _read_lines(logs, file.name, min(place.at, file.size), _UPDATE_BYTES)
+        return JSONResponse({"at": 0, "html": "", "rest": "", "style": "", "over": report.state.ended})
+    piece = await _read_lines(logs, file.name, min(page_request.get_number("at", 0), file.size), _UPDATE_BYTES)
     whole = piece.data.rfind(b"\n") + 1 or (len(piece.data) if len(piece.data) >= _UPDATE_BYTES else 0)
-    lines, style = ansi_html.render_lines(piece.data[:whole], ansi_html.TextStyle.parse(place.style))
+    style = ansi_html.TextStyle.parse(page_request.get_word("style"))
+    lines, style = ansi_html.render_lines(piece.data[:whole], style)
     rest, _ = ansi_html.render_lines(piece.data[whole:], style)
-    grows = not ended and file is files[-1]
-    return {
-        "at": piece.offset + whole,
-        "html": "".join(f"{html}\n" for _, html in lines),
-        "rest": "".join(html for _, html in rest),
-        "style": str(style),
-        "size": piece.size,
-        "over": not grows and piece.offset + len(piece.data) >= piece.size,
-    }
-
-
-async def _iterate_events(view: DirectoryJobView, logs: TaskLogs, stream: str, place: _Place) -> AsyncIterator[str]:
-    """Yield an event immediately and for each change; a comment now and then, to detect closed connections."""
-    started_at = sent_at = clock.monotonic()
-    shown, pauses, ended, is_first = "", iter(_POLL), False, True
-    while clock.monotonic() - started_at < _STREAM_SECONDS:
-        try:
-            # Checked before reading, so that no output is missed: once the job has ended, there is no more.
-            ended = ended or not view.live
-            found = await _read_lines_since(logs, stream, place, ended=ended)
-        except (PageError, LookupError, TonyError):
-            return
-        rest = f"{found['rest']}"
-        if is_first or found["html"] or rest != shown or found["over"]:
-            is_first = False
-            yield f"data: {json.dumps(found)}\n\n"
-            place = _Place(name=place.name, at=int(f"{found['at']}"), style=f"{found['style']}")
-            shown, pauses, sent_at = rest, iter(_POLL), clock.monotonic()
-            if found["over"]:
-                return
-        elif clock.monotonic() - sent_at > _KEEP_ALIVE_SECONDS:
-            yield ":\n\n"
-            sent_at = clock.monotonic()
-        await asyncio.sleep(next(pauses))
+    return JSONResponse(
+        {
+            "at": piece.offset + whole,
+            "html": "".join(f"{html}\n" for _, html in lines),
+            "rest": "".join(html for _, html in rest),
+            "style": str(style),
+            "over": not _can_grow(report, files, file) and piece.offset + len(piece.data) >= piece.size,
+        }
+    )
 
 
 def _stream(page_request: PageRequest) -> str:
