@@ -24,13 +24,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from tony import clock
 from tony.errors import RecordError, StorageError, TonyError, UserError
 from tony.history.json_files import read_json, write_json
+from tony.linux.file_replacement import replace_file
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.web.user_authentication import PERSON, TokenOwner
 
+T = TypeVar("T")
 #: Default lifetime of a token in seconds; maximum lifetime of a cookie.
 DEFAULT_LIFETIME_SECONDS = 90 * 86400.0
 SESSION = 12 * 3600.0
@@ -73,14 +76,14 @@ class TokenFile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._path = folder / "tokens.json"
+        self._tokens = _CachedFile(folder / "tokens.json", tuple[TokenEntry, ...], "Remove it, and create new tokens.")
+        self._ended = _CachedFile(
+            folder / "ended.json",
+            dict[str, dict[str, float]],
+            f"Remove it and {folder}/key; then every user must log in again.",
+        )
         self._mutex = threading.Lock()
-        self._stamp: tuple[int, int, int] | None = None
-        self._entries: dict[str, TokenEntry] = {}
         self._key = b""
-        self._ended_path = folder / "ended.json"
-        self._ended_stamp: tuple[int, int, int] | None = None
-        self._ended: dict[str, dict[str, float]] = {}
 
     # --- for the portal -----------------------------------------------------------------------------------------------
 
@@ -105,10 +108,9 @@ class TokenFile:
         if not match or not hmac.compare_digest(self._sign(cookie.rpartition(".")[0]), match[5]):
             return None
         try:
-            if match[4] in self._read_ended().get(match[2], ()):
+            if match[4] in (self._ended.read() or {}).get(match[2], ()):
                 return None
-        except TonyError as error:
-            _log.warning("refusing all cookies: %s", error)
+        except TonyError:  # logged when it was read: all cookies are refused
             return None
         entry, until = self._find_valid(match[2]), float(match[3])
         try:
@@ -129,37 +131,12 @@ class TokenFile:
         _, token, until, name, _ = cookie.split(".")
         with _lock(self._folder):
             now = clock.wall()
-            ended = {known: {n: t for n, t in of.items() if t > now} for known, of in self._read_ended().items()}
+            ended = {
+                known: {n: t for n, t in of.items() if t > now} for known, of in (self._ended.read() or {}).items()
+            }
             latest = sorted({**ended.get(token, {}), name: float(until)}.items(), key=lambda each: each[1])
             ended[token] = dict(latest[-_MAX_ENDED:])
-            write_json(self._ended_path, to_plain({known: of for known, of in ended.items() if of}), durable=True)
-
-    def _read_ended(self) -> dict[str, dict[str, float]]:
-        """Return the ended cookies of each token, with their original expiry.
-
-        Raises:
-            RecordError: the file is invalid.
-            StorageError: it cannot be read.
-        """
-        with self._mutex:
-            try:
-                status = self._ended_path.stat()
-            except FileNotFoundError:
-                self._ended_stamp, self._ended = None, {}
-                return self._ended
-            except OSError as error:
-                raise StorageError(f"cannot read {self._ended_path}: {error.strerror}") from error
-            stamp = status.st_mtime_ns, status.st_ino, status.st_size
-            if stamp != self._ended_stamp:
-                try:
-                    self._ended = from_plain(dict[str, dict[str, float]], read_json(self._ended_path) or {})
-                except DecodeError as error:
-                    raise RecordError(
-                        f"{self._ended_path} is invalid: {error}. Remove it and {self._folder}/key; "
-                        "then every user must log in again."
-                    ) from error
-                self._ended_stamp = stamp
-            return self._ended
+            write_json(self._ended.path, to_plain({known: of for known, of in ended.items() if of}), durable=True)
 
     def load_key(self) -> bytes:
         """Return the portal's key; create it at its first use.
@@ -176,25 +153,12 @@ class TokenFile:
         return hmac.new(self.load_key(), f"cookie|{payload}".encode(), sha256).hexdigest()
 
     def _find_valid(self, name: str) -> TokenEntry | None:
-        with self._mutex:
-            self._refresh()
-            entry = self._entries.get(name)
-        return entry if entry and (entry.until is None or clock.wall() < entry.until) else None
-
-    def _refresh(self) -> None:
-        """Reload the file if it has changed. While it cannot be read, all tokens are refused."""
         try:
-            status = self._path.stat()
-        except OSError:
-            self._stamp, self._entries = None, {}
-            return
-        stamp = status.st_mtime_ns, status.st_ino, status.st_size
-        if stamp != self._stamp:
-            self._stamp, self._entries = stamp, {}
-            try:
-                self._entries = {entry.name: entry for entry in self._read()}
-            except TonyError as error:
-                _log.warning("refusing all tokens: %s", error)
+            entries = self._tokens.read() or ()
+        except TonyError:  # logged when it was read: all tokens are refused
+            return None
+        entry = next((entry for entry in entries if entry.name == name), None)
+        return entry if entry and (entry.until is None or clock.wall() < entry.until) else None
 
     # --- for its owner ------------------------------------------------------------------------------------------------
 
@@ -205,7 +169,7 @@ class TokenFile:
             RecordError: the file is invalid.
             StorageError: it cannot be read.
         """
-        return self._read()
+        return self._tokens.read() or ()
 
     def make(
         self, user: str, seconds: float | None = DEFAULT_LIFETIME_SECONDS, note: str = ""
@@ -250,15 +214,53 @@ class TokenFile:
     @contextlib.contextmanager
     def _edit_entries(self) -> Iterator[list[TokenEntry]]:
         with _lock(self._folder):
-            entries = list(self._read())
+            entries = list(self._tokens.read() or ())
             yield entries
-            write_json(self._path, [to_plain(entry) for entry in entries], durable=True)
+            write_json(self._tokens.path, [to_plain(entry) for entry in entries], durable=True)
 
-    def _read(self) -> tuple[TokenEntry, ...]:
+
+class _CachedFile(Generic[T]):
+    """A JSON file, read again when it has changed. Thread-safe.
+
+    Args:
+        remedy: what to do if it is invalid: a sentence.
+    """
+
+    def __init__(self, path: Path, kind: type[T], remedy: str) -> None:
+        self.path = path
+        self._kind, self._remedy = kind, remedy
+        self._mutex = threading.Lock()
+        self._stamp: tuple[int, int, int] | None = None
+        self._content: T | RecordError | None = None
+
+    def read(self) -> T | None:
+        """Return the content; None if there is no such file.
+
+        Raises:
+            RecordError: it is invalid; that is logged once.
+            StorageError: it cannot be read.
+        """
+        with self._mutex:
+            try:
+                status = self.path.stat()
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise StorageError(f"cannot read {self.path}: {error.strerror}") from error
+            stamp = status.st_mtime_ns, status.st_ino, status.st_size
+            if self._stamp != stamp:
+                self._content = self._load()
+                self._stamp = stamp
+            if isinstance(self._content, RecordError):
+                raise self._content
+            return self._content
+
+    def _load(self) -> T | RecordError:
         try:
-            return from_plain(tuple[TokenEntry, ...], read_json(self._path) or [], ignore_unknown=True)
-        except DecodeError as error:
-            raise RecordError(f"{self._path} is invalid: {error}. Remove it, and create new tokens.") from error
+            return from_plain(self._kind, read_json(self.path), ignore_unknown=True)
+        except (DecodeError, RecordError) as error:
+            _log.warning("%s is invalid, so no user is accepted by it: %s", self.path, error)
+            return RecordError(f"{self.path} is invalid: {error}. {self._remedy}")
 
 
 @contextlib.contextmanager
@@ -305,22 +307,12 @@ def _make_private_folder(folder: Path) -> None:
 
 def _load_key(folder: Path) -> bytes:
     path = folder / "key"
-    _make_private_folder(folder)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            if len(found := path.read_bytes()) == _SECRET_BYTES:
-                return found
-            path.unlink()
-        draft = folder / f".key.{os.getpid()}.{secrets.token_hex(4)}"
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with _lock(folder):
         try:
-            os.write(descriptor, secrets.token_bytes(_SECRET_BYTES))
-            os.fsync(descriptor)
-            with contextlib.suppress(FileExistsError):
-                os.link(draft, path)  # of two concurrent processes the first wins
-        finally:
-            os.close(descriptor)
-            draft.unlink()
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"cannot read or write the portal's key {path}: {error.strerror}") from error
+            found = path.read_bytes() if path.exists() else b""
+            if len(found) != _SECRET_BYTES:
+                found = secrets.token_bytes(_SECRET_BYTES)
+                replace_file(path, found)
+        except OSError as error:
+            raise StorageError(f"cannot read or write the portal's key {path}: {error.strerror}") from error
+    return found
