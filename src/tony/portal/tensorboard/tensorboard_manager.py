@@ -31,6 +31,17 @@ SUMMARIES = "summaries"
 SOCKET = "socket"
 #: Written to standard output when it serves.
 READY = b"ready\n"
+#: Maximum number of TensorBoards; each takes some 150 MB.
+MAX_TENSORBOARDS = 4
+#: Seconds without a request after which one is stopped.
+IDLE_SECONDS = 600.0
+_CHECK_INTERVAL_SECONDS = 10.0
+_START_TIMEOUT_SECONDS = 120.0
+_STOP_TIMEOUT_SECONDS = 10.0
+#: For collecting event files, which are copied from other machines.
+_GATHER_TIMEOUT_SECONDS = 600.0
+#: Seconds without a request after which one may be stopped to make room for another.
+_QUIET_SECONDS = 20.0
 
 
 def main() -> int:
@@ -90,23 +101,6 @@ def _exit_at_end_of_input(folder: Path) -> None:
     os._exit(0)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
-#: Maximum number of TensorBoards; each takes some 150 MB.
-MAX_TENSORBOARDS = 4
-#: Seconds without a request after which one is stopped.
-IDLE_SECONDS = 600.0
-_CHECK_INTERVAL_SECONDS = 10.0
-_START_TIMEOUT_SECONDS = 120.0
-_STOP_TIMEOUT_SECONDS = 10.0
-#: For collecting event files, which are copied from other machines.
-_GATHER_TIMEOUT_SECONDS = 600.0
-#: Seconds without a request after which one may be stopped to make room for another.
-_QUIET_SECONDS = 20.0
-
-
 class TensorBoardMissingError(UserError):
     """TensorBoard is not installed."""
 
@@ -138,9 +132,9 @@ class TensorBoardProcess:
         """True while its process is alive."""
         return self._process is not None and self._process.returncode is None
 
-    def compute_idle_seconds(self, now: float) -> float:
+    def compute_idle_seconds(self) -> float:
         """Return the seconds since its last request; 0 while a request is in progress."""
-        return 0.0 if self._request_count else now - self.used_at
+        return 0.0 if self._request_count else clock.monotonic() - self.used_at
 
     @contextmanager
     def track_use(self) -> Iterator[None]:
@@ -280,7 +274,6 @@ class TensorBoardManager:
                 if (other := self._find_used(jobs)) is not None:
                     await board.close()
                     return other
-                await self._drop(self._boards.pop(jobs, None))
                 await self._make_room()
                 if self._watching is None:
                     with act_for(None):
@@ -309,16 +302,12 @@ class TensorBoardManager:
     async def _start(self, board: TensorBoardProcess) -> None:
         """Start a TensorBoard, within the turn. If that fails or `close` cancels it, its process is gone on return."""
         self._check_open()  # the steps before may have taken a while
-        self._starting = asyncio.get_running_loop().create_task(board.start())
+        self._starting = asyncio.ensure_future(board.start())
         try:
-            await asyncio.wait([self._starting])
-            if self._starting.cancelled():
-                self._check_open()
-            self._starting.result()
+            await self._starting
         except BaseException:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
             await board.close()
+            self._check_open()
             raise
         finally:
             self._starting = None
@@ -343,33 +332,29 @@ class TensorBoardManager:
                 self._folder_lock = None
 
     async def _make_room(self) -> None:
-        """Stop the one that was idle for the longest time, if there are too many."""
-        now = clock.monotonic()
-        for jobs, board in list(self._boards.items()):
-            if not board.is_running:
-                await self._drop(self._boards.pop(jobs))
+        """Remove those that have exited; stop the one that was idle for the longest time, if there are too many."""
+        await self._drop(lambda board: not board.is_running)
         if len(self._boards) < self._most:
             return
-        jobs, oldest = max(self._boards.items(), key=lambda each: each[1].compute_idle_seconds(now))
-        if oldest.compute_idle_seconds(now) < min(_QUIET_SECONDS, self._idle):
+        oldest = max(self._boards.values(), key=lambda board: board.compute_idle_seconds())
+        if oldest.compute_idle_seconds() < min(_QUIET_SECONDS, self._idle):
             raise InfraError(
                 f"all {self._most} TensorBoards that may run at a time are in use. "
                 "Close a page of one of them, and try again in half a minute."
             )
-        await self._drop(self._boards.pop(jobs))
+        await self._drop(lambda board: board is oldest)
 
-    async def _drop(self, board: TensorBoardProcess | None) -> None:
-        if board is not None:
-            await board.close()
+    async def _drop(self, is_chosen: Callable[[TensorBoardProcess], bool]) -> None:
+        for jobs, board in [*self._boards.items()]:
+            if is_chosen(board):
+                del self._boards[jobs]
+                await board.close()
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(min(_CHECK_INTERVAL_SECONDS, self._idle))
             async with self._lock:
-                now = clock.monotonic()
-                for jobs, board in list(self._boards.items()):
-                    if board.compute_idle_seconds(now) >= self._idle or not board.is_running:
-                        await self._drop(self._boards.pop(jobs))
+                await self._drop(lambda board: not board.is_running or board.compute_idle_seconds() >= self._idle)
 
     def _create_folder(self) -> Path:
         if self._folder is None:
@@ -393,3 +378,7 @@ def _remove_orphaned_folders(top: Path, own: Path) -> None:
         with contextlib.suppress(OSError), try_lock(path / "lock", create=False) as is_orphaned:
             if is_orphaned:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
