@@ -11,12 +11,10 @@ Each request is authorized again, for each of the jobs.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 import socket
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tony.errors import ConnectionFailedError, OverloadedError, TonyError, UserError
+from tony.errors import ConnectionFailedError, InfraError, TonyError, UserError
 from tony.jobs.am_client import open_tunnel
 from tony.linux.thread_pools import Slots
 from tony.model.ids import JOB_ID, TaskId
@@ -40,18 +38,18 @@ from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, Tensor
 from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager, TensorBoardMissingError
 from tony.rpc.tunnel import carry
 from tony.storage.stores.store_interface import FileStore
+from tony.web.api.operation import ApiError
+from tony.web.api.server import authenticate, check_change, respond
 from tony.web.app import wrap_page
-from tony.web.authorization import AccessDenied, PortalAction, User, find_job, list_visible_jobs
+from tony.web.authorization import PortalAction, User, find_job, list_visible_jobs
 from tony.web.job_provider import STORES
-from tony.web.request import Links, PageError, PageRequest, read_body
+from tony.web.request import Links, PageError, PageRequest
 from tony.web.template_rendering import render
 from tony.web.user_authentication import Authenticator
 
 #: Maximum jobs shown together, and jobs offered to add.
 _MAX_JOBS = 8
 _MAX_OTHER_JOBS = 20
-#: Maximum bytes of a start request.
-_MAX_REQUEST_BYTES = 8192
 #: Maximum requests forwarded concurrently: in total, and of one user.
 _MAX_REQUESTS = 200
 _MAX_REQUESTS_OF_ONE_USER = 40
@@ -147,65 +145,52 @@ class TensorBoardRoutes:
         return [head for head in page.heads if head.job not in shown and not head.damaged]
 
     async def _serve_start(self, request: Request) -> Response:
-        """Start a TensorBoard; every response is JSON."""
-        user = await self._authenticator.authenticate(request)
-        if isinstance(user, AccessDenied):
-            return _build_error(user.status, user.reason)
-        try:
-            return await self._start(request, user)
-        except PageError as error:
-            return _build_error(error.status, error.what)
-        except OverloadedError as error:
-            return _build_error(503, str(error))
-        except TonyError as error:
-            return _build_error(502, str(error))
+        return await respond(request, self._start)
 
-    async def _start(self, request: Request, user: User) -> Response:
-        token = await _read_token(request)
-        refusal = self._authenticator.check_change(request, user, token)
-        if refusal is not None:
-            return _build_error(refusal.status, refusal.reason)
+    async def _start(self, request: Request) -> Response:
+        """Start a TensorBoard; every response is JSON."""
+        user = await authenticate(self._authenticator, request)
+        await check_change(self._authenticator, request, user)
         jobs = _parse_jobs(request)
         ones = await self._find_jobs(user, jobs)
 
         def bring(folder: Path) -> None:
-            with ExitStack() as stack:
-                found = self._find(ones, stack)
+            with self._find(ones) as found:
                 if not any(file_set.files for file_set in found.values()):
                     raise UserError("no event files were found; the job's TensorBoard page lists the places searched")
                 gather(found, folder)
 
         try:
             await self.boards.open(jobs, bring)
-        except TensorBoardMissingError as error:
-            return _build_error(503, str(error))
-        except UserError as error:
-            return _build_error(409, str(error))
-        except TonyError as error:
-            return _build_error(503, str(error))
+        except (TensorBoardMissingError, InfraError) as error:
+            raise ApiError(503, "no-tensorboard", str(error)) from error
         return JSONResponse({"jobs": list(jobs), "open": "board/"})
 
     def _find_once(self, ones: list[_ShownJob]) -> Mapping[str, EventFileSet]:
-        """List event files without reading them; the stores are closed in the thread that opened them."""
-        with ExitStack() as stack:
-            return self._find(ones, stack)
+        with self._find(ones) as found:
+            return found
 
-    def _find(self, ones: list[_ShownJob], stack: ExitStack) -> Mapping[str, EventFileSet]:
+    @contextmanager
+    def _find(self, ones: list[_ShownJob]) -> Iterator[Mapping[str, EventFileSet]]:
+        """List event files; their stores are open as long as the context lasts, and closed in the same thread."""
         stores: dict[str, FileStore] = {}
 
         def store_of(address: str) -> FileStore:
             if address not in stores:
                 stores[address] = open_location(address, self._home, os.environ)
-                stack.callback(stores[address].close)
             return stores[address]
 
-        found = {}
-        for one in ones:
-            if one.record is None:
-                found[one.report.job] = EventFileSet(files=(), problems=("its settings are missing.",), searched=())
-            else:
-                found[one.report.job] = find(one.place, one.record, store_of, self._portal.has_file_system_of)
-        return found
+        unknown = EventFileSet(files=(), problems=("its settings are missing.",), searched=())
+        try:
+            yield {
+                one.report.job: find(one.place, one.record, store_of, self._portal.has_file_system_of)
+                if one.record
+                else unknown
+                for one in ones
+            }
+        finally:
+            for store in stores.values():
+                store.close()
 
     # --- forwarding ---------------------------------------------------------------------------------------------------
 
@@ -327,17 +312,3 @@ def _check_jobs(jobs: list[str]) -> tuple[str, ...]:
     if not jobs or len(jobs) > _MAX_JOBS or not all(JOB_ID.fullmatch(job) for job in jobs):
         raise PageError(404, "Page not found", f"The address must name 1 to {_MAX_JOBS} jobs, separated by commas.")
     return tuple(dict.fromkeys(jobs))
-
-
-async def _read_token(request: Request) -> str:
-    data = await read_body(request, _MAX_REQUEST_BYTES)
-    with contextlib.suppress(ValueError, RecursionError):
-        body = json.loads(data or b"{}")
-        if isinstance(body, dict) and isinstance(body.get("token"), str):
-            return str(body["token"])
-    return ""
-
-
-def _build_error(status: int, what: str) -> Response:
-    body = {"status": status, "code": "tensorboard", "message": " ".join(what.split()), "advice": ""}
-    return JSONResponse({"error": body}, status)

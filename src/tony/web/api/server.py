@@ -6,10 +6,11 @@ body, apart from 304 for `If-None-Match`; see `app.py` for the reason.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlencode
@@ -40,7 +41,7 @@ from tony.web.api.operation import NO_JOB, ApiError, Operation, OperationCall, O
 from tony.web.api.response_types import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.authorization import AccessDenied, User
 from tony.web.job_provider import JobProvider
-from tony.web.request import read_body
+from tony.web.request import PageError, read_body
 from tony.web.user_authentication import Authenticator
 
 PREFIX = "/api/v1"
@@ -78,25 +79,12 @@ class Api(BaseRoute):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        try:
-            response = await self._answer(request)
-        except ClientDisconnect:
-            return
-        except ApiError as error:
-            response = _build_problem_response(error)
-        except TonyError as error:
-            response = _build_problem_response(_to_api_error(error))
-        except Exception:
-            _log.exception("an operation failed: %s %s", request.method, scope["path"])
-            response = _build_problem_response(
-                ApiError(500, "bug", "This is a bug in tony.", "The server's log has the details; please report it.")
-            )
-        await response(scope, receive, send)
+        with contextlib.suppress(ClientDisconnect):
+            response = await respond(request, self._answer)
+            await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        portal_user = await self._auth.authenticate(request)
-        if isinstance(portal_user, AccessDenied):
-            raise _convert_refusal(portal_user)
+        portal_user = await authenticate(self._auth, request)
         operation, words = self._find(request)
         call = OperationCall(
             request=request,
@@ -106,7 +94,7 @@ class Api(BaseRoute):
             only=self._only,
         )
         if operation.changes:
-            await self._check_change(request, portal_user)
+            await check_change(self._auth, request, portal_user)
         made = await operation.handler(call)
         if isinstance(made, Response):
             return made
@@ -131,12 +119,49 @@ class Api(BaseRoute):
             {"Allow": ", ".join(allowed)},
         )
 
-    async def _check_change(self, request: Request, portal_user: User) -> None:
-        token = request.query_params.get("token") or await _read_token(request)
-        refusal = self._auth.check_change(request, portal_user, token)
-        if refusal is not None:
-            hint = "" if token else f'Send page_token of {PREFIX}/me as {{"token": ...}}, or an API token.'
-            raise ApiError(refusal.status, "not-own", refusal.reason, hint)
+
+async def respond(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Return the answer to a request; an error is answered as JSON."""
+    try:
+        return await answer(request)
+    except ApiError as error:
+        return _build_problem_response(error)
+    except PageError as error:
+        return _build_problem_response(ApiError(error.status, "no-page", error.what))
+    except TonyError as error:
+        return _build_problem_response(_to_api_error(error))
+    except ClientDisconnect:
+        raise
+    except Exception:
+        _log.exception("an operation failed: %s %s", request.method, request.url.path)
+        return _build_problem_response(
+            ApiError(500, "bug", "This is a bug in tony.", "The server's log has the details; please report it.")
+        )
+
+
+async def authenticate(auth: Authenticator, request: Request) -> User:
+    """Return the user of a request.
+
+    Raises:
+        ApiError: it is refused.
+    """
+    portal_user = await auth.authenticate(request)
+    if isinstance(portal_user, AccessDenied):
+        raise _convert_refusal(portal_user)
+    return portal_user
+
+
+async def check_change(auth: Authenticator, request: Request, portal_user: User) -> None:
+    """Check that the user intended a request that changes something.
+
+    Raises:
+        ApiError: that is not certain.
+    """
+    token = request.query_params.get("token") or await _read_token(request)
+    refusal = auth.check_change(request, portal_user, token)
+    if refusal is not None:
+        hint = "" if token else f'Send page_token of {PREFIX}/me as {{"token": ...}}, or an API token.'
+        raise ApiError(refusal.status, "not-own", refusal.reason, hint)
 
 
 def _get_path(scope: Scope) -> str:
