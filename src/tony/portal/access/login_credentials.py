@@ -29,7 +29,7 @@ from typing import Generic, TypeVar
 from tony import clock
 from tony.errors import RecordError, StorageError, TonyError, UserError
 from tony.history.json_files import read_json, write_json
-from tony.linux.file_replacement import replace_file
+from tony.linux.files import replace_file
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.web.user_authentication import PERSON, TokenOwner
 
