@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.support.fake_executor import OK, Behaviour, FakeExecutor, run_until_released
-from tony.am.master import Master
+from tony.am.master import JobFinishedError, Master
 from tony.am.recovery import recover_state
 from tony.client.credential_creation import make_credentials
 from tony.clock import JobClock
@@ -44,6 +44,11 @@ class FakeJournal(Journal):
         self.wanted = self.urgent = 0
         self.safe: Callable[[int], None] = lambda size: None
 
+    def open(self, segment: Path, safe: Callable[[int], None]) -> FakeJournal:
+        """`ContainerAllocator.journal`."""
+        self.safe = safe
+        return self
+
     def note_written(self, size: int, *, urgent: bool) -> None:
         self.wanted = size
         if urgent:
@@ -60,7 +65,15 @@ class InProcessJob:
         sees_ends: whether the scheduler notices by itself that an executor has ended.
     """
 
-    def __init__(self, folder: Path, spec: JobSpec, behaviour: Behaviour, faults: tuple[Fault, ...], tls: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spec: JobSpec,
+        behaviour: Behaviour,
+        faults: tuple[Fault, ...],
+        tls: bool,
+        journal: FakeJournal | None,
+    ) -> None:
         self.executors: dict[str, FakeExecutor] = {}
         self.sees_ends = True
         self.listens = ""
@@ -72,7 +85,8 @@ class InProcessJob:
         self._tasks: set[asyncio.Task[None]] = set()
         self.credentials = make_credentials(tls=tls)
         self.source = FakeAllocator(faults=faults, launched=self._launched)
-        self.journal: FakeJournal | None = None
+        if journal:
+            self.source.journal = journal.open  # type: ignore[method-assign]
         self.attempt = 0
         self.tls = tls
         self._begin()
@@ -85,6 +99,7 @@ class InProcessJob:
         header = Header(format=FORMAT, version=VERSION, job="test-1", attempt=self.attempt, settings=digest)
         legacy = recover_state(self.job.folder, self.job.record)
         self.writer = LogWriter(self.job.folder.events(self.attempt), header, legacy.next_seq)
+        self._group = asyncio.TaskGroup()
         self._started = AttemptStarted(attempt=self.attempt, wall=1000.0, settings=digest, pid=1, host="h")
         self.master = Master(
             self.job,
@@ -95,10 +110,8 @@ class InProcessJob:
             self.writer,
             legacy.clock if self.attempt > 1 else JobClock(0.0),
             self.attempt,
+            self._group,
         )
-        if self.journal:
-            self.journal.safe = self.master.on_durable
-        self.master.barrier.attach_journal(self.journal)
         self.server = RpcServer(self.credentials.am, self.master)
 
     async def die(self) -> None:
@@ -146,8 +159,16 @@ class InProcessJob:
 
     async def _live(self) -> Finish:
         address = "tls:127.0.0.1:0" if self.tls else f"unix:{self.job.folder.am_socket}"
-        self.address = await self.server.listen(address)
-        return await self.master.run(self._started, AmAddresses(am=self.address))
+        try:
+            async with self._group:
+                self.address = await self.server.listen(address)
+                self.master.start(self._started, AmAddresses(am=self.address))
+        except ExceptionGroup as errors:
+            first = errors.exceptions[0]
+            if isinstance(first, JobFinishedError):
+                return first.finish
+            raise first from None
+        raise AssertionError("the attempt ended without an outcome")
 
     def report(self) -> JobReport:
         return self.master.build_report()
@@ -178,11 +199,8 @@ def play(
     """Runs a job; `meanwhile` runs beside it."""
 
     async def run() -> tuple[InProcessJob, Finish]:
-        job = InProcessJob(folder, replace(spec, backoff=0.01), behaviour, faults, tls)
+        job = InProcessJob(folder, replace(spec, backoff=0.01), behaviour, faults, tls, journal)
         prepare(job)
-        if journal:
-            job.journal, journal.safe = journal, job.master.on_durable
-            job.master.barrier.attach_journal(journal)
         beside = asyncio.ensure_future(meanwhile(job)) if meanwhile else None
         finish = await job.run()
         if beside:

@@ -34,8 +34,7 @@ class Seen:
     def __init__(self) -> None:
         self.journal = FakeJournal()
         self.done: list[Action | str] = []
-        self.barrier = DurabilityBarrier(self._perform)
-        self.barrier.attach_journal(self.journal)
+        self.barrier = DurabilityBarrier(self._perform, self.journal)
 
     def submit(self, size: int, *actions: Action, told: str = "") -> None:
         """`told` is what is acknowledged, if anything is."""
@@ -94,14 +93,6 @@ def test_every_action_that_shows_waits_for_its_own_cause() -> None:
     assert [STOP, WAKE] == seen.done
     seen.barrier.on_durable(30)
     assert [STOP, WAKE, STOP, OPEN] == seen.done
-
-
-def test_without_a_journal_nothing_waits() -> None:
-    """The kernel has the bytes: that is all the safety there is."""
-    seen = Seen()
-    seen.barrier.attach_journal(None)
-    seen.submit(10, STOP, told="exit")
-    assert ["exit", STOP] == seen.done
 
 
 def test_a_report_is_forgotten_only_when_it_is_kept_for_certain() -> None:

@@ -78,10 +78,12 @@ def test_a_container_that_did_not_outlive_its_master_is_replaced(tmp_path: Path)
     async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
         lost = next(iter(job.executors))
+        kept = set(job.executors) - {lost}
+        job.sees_ends = False
         await job.executors[lost].die()
         job.source.containers.pop(lost, None)
-        kept = set(job.executors) - {lost}
         await job.die()
+        job.sees_ends = True
         await wait_until(lambda: job.master.app.state.session == 2 and _known(job))
         assert kept < set(job.source.containers)
         for executor in job.executors.values():

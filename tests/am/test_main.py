@@ -16,7 +16,6 @@ import pytest
 
 from tests.am.in_process_job import CEILING
 from tests.core.specs import FAILED, OK, workers
-from tests.facts import mentions
 from tests.full_disk import full_disk
 from tests.support.fake_executor import Behaviour, FakeExecutor, run_until_released
 from tests.support.waiting import wait_until
@@ -24,7 +23,7 @@ from tony import clock
 from tony.am import main as am
 from tony.client.credential_creation import make_credentials
 from tony.core import events as ev
-from tony.errors import SchedulerError
+from tony.errors import SchedulerError, TimeLimitExceededError
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_summary
 from tony.model.codec import to_plain
@@ -173,27 +172,42 @@ def test_a_scheduler_that_cannot_be_used(tmp_path: Path) -> None:
     assert report.failure.reason == "the cluster is away"
 
 
-class Buggy(FakeAllocator):
-    """A source with a bug."""
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ((ValueError("oops"), TimeLimitExceededError("time is up")), (JobState.FAILED, 70, "bug")),
+        ((TimeLimitExceededError("time is up"), ValueError("oops")), (JobState.FAILED, 1, "lifetime")),
+    ],
+    ids=["a bug first", "a limit first"],
+)
+def test_the_first_error_decides_the_outcome_and_the_end_keeps_its_order(
+    tmp_path: Path, errors: tuple[Exception, Exception], expected: tuple[JobState, int, str]
+) -> None:
+    """Containers are released first. The summary marks the end: after the secrets, before the scheduler is told."""
+    folder = JobFolder(tmp_path / "jobs" / "test-1")
+    pending = list(errors)
+    seen: list[tuple[str, bool, bool, bool]] = []
 
-    async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
-        raise ValueError("oops")
+    def look(step: str) -> None:
+        seen.append((step, folder.secret.exists(), folder.summary.exists(), folder.am_socket.exists()))
 
+    class Failing(FakeAllocator):
+        async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
+            raise pending.pop(0)
 
-def test_a_bug_ends_the_job_with_70(tmp_path: Path) -> None:
-    """After any unexpected exception the containers are released and the followers get the last report."""
-    closed: list[bool] = []
-
-    class Closing(Buggy):
         async def close(self) -> None:
-            closed.append(True)
+            look("close")
             await super().close()
 
-    report = attempted(tmp_path, workers(2), lambda: Cluster(lambda part, message: OK, Closing))
-    assert verdict(report) == (JobState.FAILED, 70, "bug")
+        async def finish(self, report: JobReport) -> None:
+            look("finish")
+
+    report = attempted(tmp_path, workers(2), lambda: Cluster(lambda part, message: OK, Failing))
+    assert verdict(report) == expected
+    assert pending == []
     assert report.failure
-    assert mentions(report.failure.reason, "a bug", "ValueError")
-    assert closed == [True]
+    assert str(errors[0]) in report.failure.reason
+    assert seen == [("close", True, False, True), ("finish", False, True, False)]
 
 
 class Stuck(FakeAllocator):

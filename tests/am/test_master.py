@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import logging
 import time
 from dataclasses import replace
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import InProcessJob, play
+from tests.am.in_process_job import FakeJournal, InProcessJob, play
 from tests.core.specs import FAILED, OK, roles, workers
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, EndConfirmation
@@ -135,6 +137,32 @@ def test_a_broken_heart_beat_check_ends_the_job(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="nope"):
         play(tmp_path, workers(1, heartbeat_interval=0.05), runs_on, meanwhile=meanwhile)
+
+
+def test_an_action_that_fails_once_its_cause_is_durable_ends_the_attempt(tmp_path: Path) -> None:
+    """It is performed in a callback of the journal, whose error would otherwise only be logged."""
+    journal = FakeJournal()
+
+    async def meanwhile(job: InProcessJob) -> None:
+        def boom(*_: object) -> None:
+            raise RuntimeError("nope")
+
+        job.master.executors.send_frame = boom  # type: ignore[method-assign,assignment]
+        with contextlib.suppress(asyncio.CancelledError):
+            while True:
+                journal.safe(journal.wanted)
+                await asyncio.sleep(0.005)
+
+    with pytest.raises(RuntimeError, match="nope"):
+        play(tmp_path, workers(1), runs_on, meanwhile=meanwhile, journal=journal)
+
+
+def test_after_the_end_no_task_starts(tmp_path: Path) -> None:
+    """Messages and signals still arrive while the attempt ends."""
+    job, _ = play(tmp_path, workers(1))
+    work = asyncio.sleep(0)
+    job.master.start_task(work)
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
 def test_clients_watch_and_kill(tmp_path: Path) -> None:

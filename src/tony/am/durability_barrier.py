@@ -29,19 +29,18 @@ class DurabilityBarrier:
 
     Args:
         perform: performs actions, and then calls the acknowledgement.
+        journal: makes the log durable; None if it counts as durable at once.
     """
 
-    def __init__(self, perform: Callable[[Sequence[Action], Callable[[], None]], None]) -> None:
+    def __init__(
+        self, perform: Callable[[Sequence[Action], Callable[[], None]], None], journal: Journal | None
+    ) -> None:
         self._perform = perform
-        self._journal: Journal | None = None
+        self._journal = journal
         self._durable = 0
         self._held: deque[_DelayedActions] = deque()
         self._waiting_actions = 0  # how many of them have actions
         self._unacknowledged: deque[_DelayedActions] = deque()  # performed, but not durable
-
-    def attach_journal(self, journal: Journal | None) -> None:
-        """Wait for a journal from now on; without one the log counts as durable at once."""
-        self._journal = journal
 
     def submit(
         self, size: int, actions: Sequence[Action], acknowledge: Callable[[], None], *, has_reports: bool

@@ -16,14 +16,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.am import connection_limits
 from tony.am.fatal_errors import report_fatal_error
-from tony.am.master import Master
+from tony.am.master import JobFinishedError, Master
 from tony.am.recovery import apply_stored_kill_requests, recover_state
 from tony.config.files.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, KillRequested
@@ -59,9 +58,6 @@ from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers
 from tony.schedulers.allocator_interface import AmAddresses, ContainerAllocator, SignalEffect
 from tony.schedulers.client_interface import PreparedJob
-
-if TYPE_CHECKING:
-    from tony.am.web_listener import WebListener
 
 log = logging.getLogger("tony.am")
 
@@ -107,13 +103,16 @@ def run(create_allocator: Callable[[PreparedJob], ContainerAllocator]) -> int:
 
 @dataclass(slots=True)
 class _Parts:
-    """The parts of an AM attempt that exist so far and must be closed."""
+    """The parts of an AM attempt that exist so far.
+
+    Attributes:
+        files: closes what writes to the job directory; connections: what listens. Each part adds its own end.
+    """
 
     allocator: ContainerAllocator | None = None
-    writer: LogWriter | None = None
     master: Master | None = None
-    server: RpcServer | None = None
-    web_listener: WebListener | None = None
+    files: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    connections: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
 
 def _load_allocator(job: PreparedJob) -> ContainerAllocator:
@@ -143,11 +142,7 @@ async def run_attempt(
     job = _load(folder)
     parts = _Parts()
     try:
-        started, addresses = await _begin(job, parts, create_allocator)
-        on_listening()
-        assert parts.master is not None
-        await parts.master.run(started, addresses)
-        report = parts.master.build_report()
+        report = await _run_job(job, parts, create_allocator, on_listening)
     except AttemptSupersededError as error:
         log.error("this application master exits and leaves the job unchanged: %s", error)
         await _leave(parts)
@@ -160,10 +155,31 @@ async def run_attempt(
     return parts.allocator.exit_code(report) if parts.allocator else 0
 
 
+async def _run_job(
+    job: PreparedJob,
+    parts: _Parts,
+    create_allocator: Callable[[PreparedJob], ContainerAllocator],
+    on_listening: Callable[[], None],
+) -> JobReport:
+    """Run the job; return its report at the end, or raise the first error of any of its tasks."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            master = await _begin(job, parts, create_allocator, tasks)
+            on_listening()
+    except ExceptionGroup as errors:
+        first = errors.exceptions[0]
+        if not isinstance(first, JobFinishedError):
+            raise first from None
+    return master.build_report()
+
+
 async def _begin(
-    job: PreparedJob, parts: _Parts, create_allocator: Callable[[PreparedJob], ContainerAllocator]
-) -> tuple[AttemptStarted, AmAddresses]:
-    """Set up everything that is needed to run the job."""
+    job: PreparedJob,
+    parts: _Parts,
+    create_allocator: Callable[[PreparedJob], ContainerAllocator],
+    tasks: asyncio.TaskGroup,
+) -> Master:
+    """Set up everything that is needed to run the job, and start running it."""
     record, folder = job.record, job.folder
     parts.allocator = create_allocator(job)  # first: if something fails below, the scheduler can be notified
     _check_site_policy(record.spec)
@@ -176,26 +192,23 @@ async def _begin(
     recovered = await to_thread(recover_state, folder, record) if number > 1 else recover_state(folder, record)
     digest = settings_digest(record.spec)
     header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
-    parts.writer = LogWriter(folder.events(number), header, recovered.next_seq)
-    parts.master = Master(
-        job,
-        recovered.app,
-        credentials,
-        _load_framework(record.framework_module),
-        parts.allocator,
-        parts.writer,
-        recovered.clock,
-        number,
+    writer = LogWriter(folder.events(number), header, recovered.next_seq)
+    parts.files.callback(writer.close)
+    framework = _load_framework(record.framework_module)
+    parts.master = master = Master(
+        job, recovered.app, credentials, framework, parts.allocator, writer, recovered.clock, number, tasks
     )
-    parts.master.barrier.attach_journal(parts.allocator.journal(folder.events(number), parts.master.on_durable))
-    _hear_signals(parts.master, parts.allocator)
-    parts.server = RpcServer(credentials.am, parts.master)
-    listens = await parts.server.listen(_choose_address(job, parts.allocator))
-    page = await _start_web_listener(parts, parts.allocator, parts.master)
+    parts.files.push_async_callback(master.metrics.finish)
+    parts.files.callback(master.executors.logs.finish)
+    _hear_signals(master, parts.allocator)
+    server = RpcServer(credentials.am, master)
+    parts.connections.push_async_callback(server.close)
+    listens = await server.listen(_choose_address(job, parts.allocator))
+    page = await _start_web_listener(parts.connections, parts.allocator, master)
     addresses = AmAddresses(am=_to_host(listens, parts.allocator), page=page)
     _announce(folder, number, addresses.am, parts.allocator.dialed_by)
     # After listening: a client that could not connect before has stored its request.
-    parts.master.tasks.start(apply_stored_kill_requests(folder, parts.master.feed))
+    tasks.create_task(apply_stored_kill_requests(folder, master.feed))
     started = AttemptStarted(
         attempt=number,
         wall=clock.wall(),
@@ -206,7 +219,8 @@ async def _begin(
         chooses=parts.allocator.capabilities.chooses,
         enlists=parts.allocator.capabilities.enlists,
     )
-    return started, addresses
+    master.start(started, addresses)
+    return master
 
 
 def _check_site_policy(spec: JobSpec) -> None:
@@ -243,12 +257,8 @@ def _build_last_report(job: PreparedJob, parts: _Parts) -> JobReport:
 
 async def _leave(parts: _Parts) -> None:
     """Close connections only: another AM attempt has the job, so its containers, record and secrets stay."""
-    if parts.server:
-        with _guard_step("closing the connections"):
-            await parts.server.close()
-    if parts.web_listener:
-        with _guard_step("closing the page"):
-            await parts.web_listener.close()
+    with _guard_step("closing the connections"):
+        await parts.connections.aclose()
     if parts.master:
         parts.master.notifications.drop()
 
@@ -259,15 +269,8 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
         with _guard_step("releasing the containers"):
             async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await parts.allocator.close()
-    if parts.master:
-        with _guard_step("ending the output streams"):
-            parts.master.executors.logs.finish()
-    if parts.writer:
-        with _guard_step("closing the event log"):
-            parts.writer.close()
-    if parts.master:
-        with _guard_step("writing the metrics"):
-            await parts.master.metrics.finish()
+    with _guard_step("closing the event log and the metrics"):
+        await parts.files.aclose()
     with _guard_step("removing the job's secrets"):
         import shutil  # late: imports every compressor
 
@@ -284,12 +287,8 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if not folder.summary.exists():
         with _guard_step("writing the summary again"):
             await _write_later(folder, report)
-    if parts.server:
-        with _guard_step("closing the connections"):
-            await parts.server.close()
-    if parts.web_listener:
-        with _guard_step("closing the page"):
-            await parts.web_listener.close()
+    with _guard_step("closing the connections"):
+        await parts.connections.aclose()
     if parts.master:
         with _guard_step("sending the last webhook"):
             await parts.master.notifications.finish(report)
@@ -352,7 +351,9 @@ def _to_host(address: str, allocator: ContainerAllocator) -> str:
     return f"tls:{allocator.host}:{address.rpartition(':')[2]}"
 
 
-async def _start_web_listener(parts: _Parts, allocator: ContainerAllocator, master: Master) -> str:
+async def _start_web_listener(
+    connections: contextlib.AsyncExitStack, allocator: ContainerAllocator, master: Master
+) -> str:
     """Start the web listener where the scheduler links to one; return its address, empty if there is none."""
     proxy = allocator.page_proxy()
     if proxy is None:
@@ -364,9 +365,10 @@ async def _start_web_listener(parts: _Parts, allocator: ContainerAllocator, mast
     if proxy.packages:
         record = master.job.record
         process = PageProcess(master.job.folder.path, record.user, proxy)
-    parts.web_listener = WebListener(master.build_report, proxy.peers, proxy.proxy, process, proxy.plain)
+    listener = WebListener(master.build_report, proxy.peers, proxy.proxy, process, proxy.plain)
+    connections.push_async_callback(listener.close)
     try:
-        return f"{allocator.host}:{await parts.web_listener.listen(allocator.listen_host)}"
+        return f"{allocator.host}:{await listener.listen(allocator.listen_host)}"
     except OSError as error:
         log.warning("cannot serve the status page: %s", error)
         return ""
@@ -399,7 +401,7 @@ def _hear_signals(master: Master, allocator: ContainerAllocator) -> None:
             log.warning("%s: the job is left for the next AM attempt", number.name)
 
     def hear(number: signal.Signals) -> None:
-        master.tasks.start(decide(number))
+        master.start_task(decide(number))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, hear, number)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from tony import clock
 from tony.am.durability_barrier import DurabilityBarrier
@@ -23,7 +23,6 @@ from tony.am.notifications import Notifications
 from tony.am.recovery import find_known_containers
 from tony.am.start_messages import StartMessages
 from tony.am.subscribers import Subscribers
-from tony.am.supervised_tasks import SupervisedTasks
 from tony.am.unconfirmed_ends import UnconfirmedEnds
 from tony.clock import JobClock
 from tony.core import actions as act
@@ -63,15 +62,21 @@ RELEASE_TIMEOUT_SECONDS = 5.0
 _MAX_NAME = 200
 
 
+class JobFinishedError(Exception):
+    """The job has ended as the state machine decided: it ends the attempt's tasks, and is no failure."""
+
+    def __init__(self, finish: act.Finish) -> None:
+        super().__init__(finish)
+        self.finish = finish
+
+
 class Master:
     """One AM attempt of a job.
 
     Args:
         app: the state machine, with all that earlier attempts have logged.
-        writer: this attempt's event log.
-
-    Attributes:
-        tasks: the background tasks of this attempt; the first error ends it.
+        writer: this attempt's event log; its header was written.
+        tasks: holds all tasks of the attempt. The first exception ends it, `JobFinishedError` as any other.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Master:
         writer: LogWriter,
         job_clock: JobClock,
         attempt: int,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self.job = job
         self.app = app
@@ -92,15 +98,16 @@ class Master:
         self._writer = writer
         self._clock = job_clock
         self._attempt = attempt
-        self._addresses = NOT_LISTENING  # until `run`
+        self._addresses = NOT_LISTENING  # until `start`
+        self._tasks = tasks
         self._inbox: deque[ev.Event] = deque()
-        self._scheduled = True  # until `run`: the attempt's own first event comes first
+        self._has_work = asyncio.Event()
         self._since_snapshot = 0
         self._snapshot_every = max(SNAPSHOT_INTERVAL_EVENTS, len(self.app.state.tasks))
         self._framework = framework
         self._starts = StartMessages(job.record, framework, attempt)
         self._timer: asyncio.TimerHandle | None = None
-        self.tasks: SupervisedTasks[act.Finish] = SupervisedTasks()
+        self._finish: act.Finish | None = None
         self._has_peers = asyncio.Event()
         same_host = allocator.capabilities.same_host
         self._unconfirmed_ends = UnconfirmedEnds(app, self.feed, same_host=same_host)
@@ -113,32 +120,38 @@ class Master:
         self.executors = Executors(app, attempt, self.feed, now, self.metrics, is_current, overlap)
         self.subscribers = Subscribers(self.build_report)
         self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.build_report)
-        self.barrier = DurabilityBarrier(self._perform_all)
+        journal = allocator.journal(job.folder.events(attempt), self.on_durable)
+        self._barrier = DurabilityBarrier(self._perform_all, journal)
         if len(self.executors):
             self._has_peers.set()
 
-    async def run(self, started: ev.AttemptStarted, addresses: AmAddresses) -> act.Finish:
-        """Run the job to its end. Events fed before are handled after `started`.
+    def start(self, started: ev.AttemptStarted, addresses: AmAddresses) -> None:
+        """Start the tasks that run the job to its end. Events fed before are handled after `started`.
+
+        `SchedulerError` ends them if the scheduler cannot be used at all, `StorageError` if the event log cannot be
+        written.
 
         Args:
             addresses: where executors, clients and browsers reach this AM.
-
-        Raises:
-            SchedulerError: the scheduler cannot be used at all.
-            StorageError: the event log cannot be written.
         """
         self._addresses = addresses
         self._inbox.appendleft(started)
-        asyncio.get_running_loop().call_soon(self._drain)
-        self.tasks.start(self._watch_liveness())
-        self.tasks.start(self._call_executors())
-        self.tasks.start(self._unconfirmed_ends.confirm())
-        self.tasks.start(self.metrics.keep())
+        self._has_work.set()
+        for work in (
+            self._handle_events(),
+            self._watch_liveness(),
+            self._call_executors(),
+            self._unconfirmed_ends.confirm(),
+            self.metrics.keep(),
+        ):
+            self._tasks.create_task(work)
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a further task, unless the attempt is ending: messages and signals still arrive then."""
         try:
-            return await self.tasks.wait()
-        finally:
-            if self._timer:
-                self._timer.cancel()
+            self._tasks.create_task(work)
+        except RuntimeError:  # the group has ended
+            work.close()
 
     def build_report(self) -> JobReport:
         """Return the current report of the job."""
@@ -156,24 +169,26 @@ class Master:
     def feed(self, event: ev.Event) -> None:
         """Queue an event; it is handled soon, in order, together with others that arrive until then."""
         self._inbox.append(event)
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._drain)
+        self._has_work.set()
 
-    def _drain(self) -> None:
-        self._scheduled = False
-        if self.tasks.has_outcome:
-            self._inbox.clear()
-            return
+    async def _handle_events(self) -> None:
         try:
-            actions = self._handle_all()
-            self._writer.flush()
-            reports = self.executors.take_unacknowledged()
-            acknowledge = partial(self.executors.acknowledge, reports)
-            self.barrier.submit(self._writer.size, actions, acknowledge, has_reports=bool(reports))
-        except Exception as error:  # the outermost handler of the loop: the job must end with an outcome
-            self.tasks.fail(error)
-            return
+            while self._finish is None:
+                await self._has_work.wait()
+                self._has_work.clear()
+                if self._inbox:
+                    self._handle_batch()
+        finally:
+            if self._timer:
+                self._timer.cancel()
+        raise JobFinishedError(self._finish)
+
+    def _handle_batch(self) -> None:
+        actions = self._handle_all()
+        self._writer.flush()
+        reports = self.executors.take_unacknowledged()
+        acknowledge = partial(self.executors.acknowledge, reports)
+        self._barrier.submit(self._writer.size, actions, acknowledge, has_reports=bool(reports))
         self.subscribers.on_change()
 
     def _handle_all(self) -> list[act.Action]:
@@ -227,9 +242,9 @@ class Master:
     def on_durable(self, size: int) -> None:
         """Handle that the first `size` bytes of the log are durable: perform the actions that waited for them."""
         try:
-            self.barrier.on_durable(size)
-        except Exception as error:  # as in `_drain`
-            self.tasks.fail(error)
+            self._barrier.on_durable(size)
+        except Exception as error:  # a callback's error must end the attempt, too
+            self.start_task(_raise(error))
 
     def _perform_all(self, actions: Sequence[act.Action], acknowledge: Callable[[], None]) -> None:
         acknowledge()
@@ -240,11 +255,11 @@ class Master:
         log.debug("action %s", action)
         match action:
             case act.Reconcile():
-                self.tasks.start(self._reconcile())
+                self.start_task(self._reconcile())
             case act.SetDemand(role=role, total=total):
                 self._allocator.set_demand(role, total)
             case act.Launch():
-                self.tasks.start(self._launch(action))
+                self.start_task(self._launch(action))
             case act.Renew(task=task, session=session):
                 self.executors.send(task, Prepare(session=session))
             case act.Publish(spec=spec):
@@ -283,7 +298,8 @@ class Master:
                 self._wake_at(at, deadline)
             case act.Finish():
                 self._writer.append(ev.Snapshot(digest=self.app.compute_digest()), self._clock.now(), clock.wall())
-                self.tasks.finish(action)
+                self._finish = action
+                self._has_work.set()
             case _:
                 assert_never(action)
 
@@ -378,9 +394,9 @@ class Master:
                 self._on_attached(peer.task)
                 self._allocator.on_attached(peer.container)
                 reattach_actions = self.app.find_reattach_actions(peer.container, peer.incarnation)
-                self.barrier.submit(self._writer.size, reattach_actions, _skip_acknowledgement, has_reports=False)
+                self._barrier.submit(self._writer.size, reattach_actions, _skip_acknowledgement, has_reports=False)
         elif isinstance(message, Enlist):
-            self.tasks.start(self._enlist(connection, message))
+            self.start_task(self._enlist(connection, message))
         elif isinstance(message, JoinTunnel):
             self.executors.tunnels.join(connection, message)
         elif not self.executors.on_message(connection, message):
@@ -452,6 +468,10 @@ def _on_failure_classified(action: act.ReportFailure) -> ev.FailureClassified:
 
 def _parse_user(name: str) -> Actor:
     return Actor("".join(char for char in name if char.isprintable())[:_MAX_NAME])
+
+
+async def _raise(error: Exception) -> None:
+    raise error
 
 
 def _skip_acknowledgement() -> None:
