@@ -14,7 +14,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.core.policies.restart_policy import MAX_LAUNCH_RESTARTS
-from tony.core.reason_sentences import describe_opening
+from tony.core.sentences import describe_opening
 from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.errors import InvalidTransitionError

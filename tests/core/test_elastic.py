@@ -16,10 +16,10 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.reason_sentences import describe_note
 from tony.core.report_builder import ReportContext, build_report
+from tony.core.sentences import describe_note
 from tony.core.state import RoleState
-from tony.core.steps import elastic_start
+from tony.core.steps import gang
 from tony.model.job_report import RoleSize
 from tony.model.job_spec import JobSpec, Role, Timeouts, place_among
 from tony.model.setting_choices import AfterCondition, RoleKind, StopOn
@@ -125,7 +125,7 @@ def test_no_wait_at_all() -> None:
     simulation.advance()
     simulation.run()
     assert running(simulation) == ["worker:0", "worker:1", "worker:2"]
-    assert simulation.now <= elastic_start.SETTLE_SECONDS
+    assert simulation.now <= gang.SETTLE_SECONDS
 
 
 def test_never_fewer_than_the_least() -> None:

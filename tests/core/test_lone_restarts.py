@@ -12,8 +12,8 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import node_exclusion_policy
 from tony.core.policies.restart_policy import MAX_FREE_RESTARTS
+from tony.core.steps import node_exclusion
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.core.steps.executor_reports import STOP_CAUSE_WAIT_SECONDS
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -316,7 +316,7 @@ def test_a_host_on_which_tasks_failed_twice_is_left_out_for_an_hour() -> None:
     simulation.run()
     assert len(made(simulation, act.Exclude)) == 1
     simulation.advance()
-    assert simulation.now == node_exclusion_policy.EXCLUSION_SECONDS
+    assert simulation.now == node_exclusion.EXCLUSION_SECONDS
     assert made(simulation, act.Include) == [act.Include(host="h")]
 
 
@@ -329,7 +329,7 @@ def test_hosts_are_not_excluded_for_other_causes() -> None:
         simulation.run()
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
-    simulation.now = node_exclusion_policy.WINDOW_SECONDS + 1
+    simulation.now = node_exclusion.WINDOW_SECONDS + 1
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
     assert made(simulation, act.Exclude) == []

@@ -13,8 +13,7 @@ from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.reason_sentences import describe_note
-from tony.core.reattach_actions import reattach_actions
+from tony.core.sentences import describe_note
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import AfterCondition, DistributedMode, FailurePolicy, RoleKind
@@ -262,7 +261,7 @@ def test_a_repeated_start_has_the_exports() -> None:
     chief = simulation.app.state.tasks[task("chief:0")]
     assert chief.container
     assert chief.incarnation
-    (again,) = reattach_actions(simulation.app.state, chief.container, chief.incarnation)
+    (again,) = simulation.app.find_reattach_actions(chief.container, chief.incarnation)
     assert isinstance(again, act.Start)
     assert again.variables == {"RESULT": "7"}
 

@@ -10,12 +10,11 @@ import pytest
 
 from tests.core.specs import FAILED, task, with_restarts, workers
 from tests.support.simulation import Simulation
-from tony.core.deadline import Deadline
+from tony.core.deadline import Deadline, Timers
 from tony.core.events import ContainerEnded
 from tony.core.reasons import GangReleased
 from tony.core.state import ContainerIntent, Final, GrantedContainer, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, compute_digest
-from tony.core.timers import Timers
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState, TaskState

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.timers import Timers
+from tony.core.deadline import Deadline, DeadlineKind, Timers
 
 
 def named(host: str) -> Deadline:

@@ -8,8 +8,8 @@ from tests.core.specs import OK, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import events as ev
-from tony.core.policies.failure_policy import DRIFT, SLACK_SECONDS, compute_latest_exit_time
-from tony.core.reason_sentences import describe_note
+from tony.core.sentences import describe_note
+from tony.core.steps.container_loss import DRIFT, SLACK_SECONDS, compute_latest_exit_time
 from tony.model.actor import Actor
 from tony.model.states import JobState, TaskState
 

@@ -13,8 +13,8 @@ from tests.core.test_report_builder import begun, seen
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core.report_builder import Live
+from tony.core.sentences import describe_unfinished
 from tony.core.state import State
-from tony.core.waiting_sentences import describe_unfinished
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import AfterCondition, DistributedMode, FailurePolicy, RoleKind

@@ -18,7 +18,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.reason_sentences import describe_opening
+from tony.core.sentences import describe_opening
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus

@@ -14,8 +14,7 @@ from tests.support.guarantees import BrokenGuaranteeError, Guarantees
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.reason_sentences import describe_opening
-from tony.core.session_size_event import build_gang_size_event
+from tony.core.sentences import describe_opening
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
@@ -357,7 +356,7 @@ class Simulation:
             case act.Renew() | act.Start() | act.Stop():
                 self._command(action)
             case act.Publish(spec=spec):
-                said = build_gang_size_event(self.app.state.spec, spec)
+                said = ev.GangSizeSet.from_cluster(self.app.state.spec, spec)
                 if said:
                     self._send(said)
             case act.Release(container=container):

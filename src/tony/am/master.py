@@ -29,9 +29,8 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline
-from tony.core.reason_sentences import describe_opening, describe_stop
 from tony.core.report_builder import Live, ReportContext, build_report
-from tony.core.session_size_event import build_gang_size_event, format_sizes
+from tony.core.sentences import describe_opening, describe_stop, format_sizes
 from tony.errors import AttemptSupersededError, InfraError, SchedulerError
 from tony.frameworks.base import Framework
 from tony.history.event_log import LogWriter
@@ -264,7 +263,7 @@ class Master:
                 self.executors.send(task, Prepare(session=session))
             case act.Publish(spec=spec):
                 self._starts.publish(spec)
-                size = build_gang_size_event(self.job.record.spec, spec)
+                size = ev.GangSizeSet.from_cluster(self.job.record.spec, spec)
                 if size:
                     log.info("session %d has %s", spec.session, format_sizes(size.tasks, size.absent))
                     self.feed(size)

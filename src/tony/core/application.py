@@ -14,30 +14,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.actions import Action, WakeAt
 from tony.core.deadline import Deadline
-from tony.core.reattach_actions import reattach_actions
-from tony.core.state import State
+from tony.core.state import State, StepContext, Task
 from tony.core.state_digest import compute_digest
-from tony.core.step_context import StepContext
 from tony.core.steps import (
     am_attempts,
     container_loss,
     containers,
     deadlines,
-    elastic_start,
     executor_reports,
     failure_handling,
-    gang_start,
+    gang,
     job_finish,
-    job_requests,
     node_exclusion,
+    session_restart,
     session_start,
 )
 from tony.errors import ExitCode
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
+from tony.model.states import JobState, TaskState
 
 
 def _ignore(ctx: StepContext, event: ev.Event) -> None:
@@ -54,8 +53,8 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.Queued: containers.on_queued,
     ev.Unsatisfiable: failure_handling.on_unsatisfiable,
     ev.Excluded: node_exclusion.on_excluded,
-    ev.Granted: elastic_start.on_granted,
-    ev.Registered: gang_start.on_registered,
+    ev.Granted: gang.on_granted,
+    ev.Registered: gang.on_registered,
     ev.Started: executor_reports.on_started,
     ev.FirstOutput: executor_reports.on_first_output,
     ev.Exited: executor_reports.on_exited,
@@ -63,8 +62,8 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.ActionFailed: container_loss.on_action_failed,
     ev.Silent: container_loss.on_silent,
     ev.DeadlinePassed: deadlines.on_deadline,
-    ev.KillRequested: job_requests.on_kill,
-    ev.RestartRequested: job_requests.on_restart,
+    ev.KillRequested: job_finish.on_kill,
+    ev.RestartRequested: session_restart.on_restart,
     ev.StacksRequested: _ignore,
     ev.LogLevelRequested: _ignore,
     ev.Snapshot: _ignore,
@@ -104,11 +103,29 @@ class Application:
 
     def accepts(self, task: TaskId, container: str, incarnation: str) -> bool:
         """Return True if the executor that claims to be `task` in `container` is the current one. Reads only."""
-        return gang_start.is_current_executor(self.state, task, container, incarnation)
+        return gang.is_current_executor(self.state, task, container, incarnation)
 
     def find_reattach_actions(self, container: str, incarnation: str) -> list[Action]:
-        """Return the actions for an accepted executor that has (re)connected. Reads only."""
-        return reattach_actions(self.state, container, incarnation)
+        """Return the actions for an accepted executor that has (re)connected. Reads only.
+
+        Messages to it may have been lost; repeated ones are harmless.
+        """
+        state = self.state
+        held = state.containers[container]
+        if held.is_released or held.task is None:
+            return [act.Release(container=container)]
+        task = state.tasks[held.task]
+        if task.state is TaskState.RUNNING:
+            return [_start(state, task)]
+        if task.state is TaskState.STOPPING:
+            spec = state.spec
+            grace_of = spec.restart_grace_of if state.job is JobState.RESTARTING else spec.stop_grace_of
+            stop = act.Stop(task=task.id, session=task.session, try_=task.try_, grace=grace_of(task.id.role))
+            # The Start may have been lost: after a Stop it starts nothing, but makes the executor report the exit.
+            return [stop, _start(state, task)]
+        if task.state is TaskState.STARTING and task.incarnation == incarnation:
+            return [act.Renew(task=task.id, session=state.session)]
+        return []
 
     def compute_digest(self) -> str:
         """Return a short digest of the state: equal states have equal digests, in every process."""
@@ -118,3 +135,8 @@ class Application:
     def exit_code(self) -> ExitCode | None:
         """The exit code for clients that follow the job; None until the job has ended."""
         return job_finish.exit_code(self.state)
+
+
+def _start(state: State, task: Task) -> act.Start:
+    variables = state.collect_variables(task.id.role)
+    return act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version, variables=variables)

@@ -16,6 +16,7 @@ from tony.core.deadline import Deadline
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
+from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.value_class import value_class
 
 
@@ -249,6 +250,18 @@ class GangSizeSet(LoggedEvent):
     session: int
     tasks: Mapping[str, int]
     absent: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def from_cluster(cls, spec: JobSpec, cluster: ClusterSpec) -> GangSizeSet | None:
+        """Return the event for a published cluster spec; None if all its roles always have all of their tasks."""
+        elastic = [name for name in spec.elastic_roles if name in cluster.roles]
+        if not elastic:
+            return None
+        return cls(
+            session=cluster.session,
+            tasks={name: len(cluster.roles[name]) for name in elastic},
+            absent={name: cluster.absent[name] for name in elastic if name in cluster.absent},
+        )
 
 
 class FailureResponse(StrEnum):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tony.core import waiting_sentences
+from tony.core import sentences
 from tony.core.deadline import DeadlineKind
 from tony.core.events import ClusterKill, ContainerEnded
-from tony.core.failure_sentences import describe_failure
 from tony.core.reasons import RestartAfterFailure
+from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -152,7 +152,7 @@ def failure_from_job_timeout(state: State, kind: DeadlineKind, at: float) -> Fai
         facts = TimeoutFacts(limit=timeouts.job or 0)
         return failure_from_job(state, FailureCause.JOB_TIMEOUT, FailureClass.USER, facts, at)
     missing = AllocationFacts(
-        pending=waiting_sentences.describe_pending(state),
+        pending=sentences.describe_pending(state),
         releases=state.release_count,
         queue=state.queue_reason,
         limit=timeouts.allocation or 0,

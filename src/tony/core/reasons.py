@@ -1,4 +1,4 @@
-"""Why sessions open, programs are stopped, and tasks are as they are. `core/reason_sentences.py` words them."""
+"""Why sessions open, programs are stopped, and tasks are as they are. `core/sentences.py` words them."""
 
 from __future__ import annotations
 

@@ -9,9 +9,8 @@ from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import select_counted_restarts
-from tony.core.reason_sentences import describe_note, describe_restart
+from tony.core.sentences import describe_note, describe_restart, describe_silent_peers, describe_unfinished
 from tony.core.state import RoleState, State, Task
-from tony.core.waiting_sentences import describe_silent_peers, describe_unfinished
 from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
 from tony.model.job_spec import GIB

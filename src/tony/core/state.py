@@ -1,16 +1,16 @@
-"""The state of a job. Mutable; only the steps change it, all other code reads."""
+"""The state of a job, and the context in which one event is handled. Only the steps change it, all other code reads."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.actions import Action
+from tony.core.deadline import Deadline, DeadlineKind, Timers
 from tony.core.events import ContainerEnded
-from tony.core.index_heap import IndexHeap
 from tony.core.reasons import RestartReason, TaskNote
-from tony.core.timers import Timers
 from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
@@ -114,7 +114,7 @@ class GrantedContainer:
 
     Attributes:
         task: the task whose executor was launched in it; None if none was, or if that task no longer needs it.
-        is_end_unconfirmed: its end cannot be confirmed; see `steps/unconfirmed_exit.py`.
+        is_end_unconfirmed: its end cannot be confirmed; see `steps/container_loss.py`.
         since: when it was granted.
     """
 
@@ -130,6 +130,22 @@ class GrantedContainer:
     def is_released(self) -> bool:
         """True once it is released: nothing more is started in it, but it has not ended yet."""
         return self.intent is not ContainerIntent.HELD
+
+
+class WaitingIndexes(list[int]):
+    """The indexes of the tasks that wait for a container, in order, each once."""
+
+    def join(self, index: int) -> None:
+        """Add an index, unless it is there already."""
+        place = bisect_left(self, index)
+        if place == len(self) or self[place] != index:
+            self.insert(place, index)
+
+    def leave(self, index: int) -> None:
+        """Remove an index, if it is there."""
+        place = bisect_left(self, index)
+        if place < len(self) and self[place] == index:
+            del self[place]
 
 
 @dataclass(slots=True)
@@ -168,7 +184,7 @@ class RoleState:
     finished: bool = False
     version: int = 0
     demand: int = 0
-    waiting: IndexHeap = field(default_factory=IndexHeap)
+    waiting: WaitingIndexes = field(default_factory=WaitingIndexes)
     left_out: set[int] = field(default_factory=set)
     # Observed:
     started: int = 0
@@ -386,3 +402,24 @@ class State:
         """True if ended tasks keep their containers. A restart for a taken port requests them again instead."""
         spec = self.spec
         return bool(spec.max_restarts) and (spec.restart_window is not None or len(self.restarts) < spec.max_restarts)
+
+
+class StepContext:
+    """State and time of one event, and the actions requested so far.
+
+    Attributes:
+        state: the job; steps change it.
+        now: seconds since the job was accepted.
+        actions: the actions requested so far, in order.
+    """
+
+    __slots__ = ("actions", "now", "state")
+
+    def __init__(self, state: State, now: float) -> None:
+        self.state = state
+        self.now = now
+        self.actions: list[Action] = []
+
+    def request(self, action: Action) -> None:
+        """Request an action, after all that were requested before."""
+        self.actions.append(action)

@@ -13,7 +13,7 @@ from enum import Enum
 
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.reason_sentences import describe_note
+from tony.core.sentences import describe_note
 from tony.core.state import Task
 from tony.errors import InvalidTransitionError
 from tony.history.event_log import LogEntry

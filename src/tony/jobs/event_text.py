@@ -7,7 +7,7 @@ from typing import assert_never
 
 from tony.core import events as ev
 from tony.core.deadline import DeadlineKind
-from tony.core.session_size_event import format_sizes
+from tony.core.sentences import format_sizes
 from tony.units import format_duration
 
 #: Events that only recovery and replay need.

@@ -1,4 +1,4 @@
-"""What is known of a failure, from which its sentence is made (`core/failure_sentences.py`)."""
+"""What is known of a failure, from which its sentence is made (`core/sentences.py`)."""
 
 from __future__ import annotations
 

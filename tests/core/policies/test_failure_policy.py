@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.sample_states import standing
 from tests.core.specs import roles, task
-from tony.core.policies.failure_policy import Effect, judge
+from tony.core.policies.outcome_policy import Effect, judge_failure
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import FailurePolicy, RoleKind
 
@@ -60,7 +60,7 @@ def test_a_failure_while_all_others_run(job: str, policy: FailurePolicy, who: st
     words = {name: ["running"] * role.instances for name, role in spec.roles.items()}
     failed = task(who)
     words[failed.role][failed.index] = "failed"
-    judgement = judge(standing(spec, **{name: " ".join(states) for name, states in words.items()}), failed)
+    judgement = judge_failure(standing(spec, **{name: " ".join(states) for name, states in words.items()}), failed)
     assert judgement.effect is effect
     assert word in judgement.reason
 
@@ -68,18 +68,18 @@ def test_a_failure_while_all_others_run(job: str, policy: FailurePolicy, who: st
 def test_the_last_tracked_failure_is_not_tolerated() -> None:
     """`chief-or-all`: once every tracked task has failed, no task is left to succeed."""
     spec = replace(JOBS["equal-roles"], failure_policy=CHIEF)
-    assert judge(standing(spec, a="failed", b="running"), task("a:0")).effect is TOLERATE
-    assert judge(standing(spec, a="failed", b="succeeded"), task("a:0")).effect is TOLERATE
-    assert judge(standing(spec, a="failed", b="failed"), task("b:0")).effect is Effect.FAIL_ALL
-    assert judge(standing(spec, a="lost", b="failed"), task("b:0")).effect is Effect.FAIL_ALL
-    assert judge(standing(spec, a="failed"), task("a:0")).effect is TOLERATE
+    assert judge_failure(standing(spec, a="failed", b="running"), task("a:0")).effect is TOLERATE
+    assert judge_failure(standing(spec, a="failed", b="succeeded"), task("a:0")).effect is TOLERATE
+    assert judge_failure(standing(spec, a="failed", b="failed"), task("b:0")).effect is Effect.FAIL_ALL
+    assert judge_failure(standing(spec, a="lost", b="failed"), task("b:0")).effect is Effect.FAIL_ALL
+    assert judge_failure(standing(spec, a="failed"), task("a:0")).effect is TOLERATE
 
 
 def test_a_task_that_never_ran_is_not_tolerated() -> None:
     """`chief-or-all` is about programs that ran; a gang without one of its members is none."""
     spec = replace(JOBS["no-chief"], failure_policy=CHIEF)
     state = standing(spec, worker="running *failed", ps="running")
-    judgement = judge(state, task("worker:1"))
+    judgement = judge_failure(state, task("worker:1"))
     assert (judgement.effect, judgement.reason) == (SESSION, "worker:1 was never started")
 
 
@@ -89,4 +89,4 @@ def test_a_role_that_became_untracked_still_counts() -> None:
         spec = roles(worker=Role(), evaluator=Role(stop_on_failure=stop_on_failure))
         state = standing(spec, worker="running", evaluator="failed")
         state.roles["evaluator"].kind = RoleKind.UNTRACKED
-        assert judge(state, task("evaluator:0")).effect is effect
+        assert judge_failure(state, task("evaluator:0")).effect is effect

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.core.policies.failure_policy import DRIFT, compute_latest_exit_time
+from tony.core.steps.container_loss import DRIFT, compute_latest_exit_time
 from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, Lease
 
 #: Seconds that a connection may stay without the answer that an executor attaches for.

@@ -64,7 +64,7 @@ def find_further_sessions(source: EventSource, report: JobReport) -> dict[int, s
     """Return session -> why it began, for all but the first; reads nothing for a job with one session."""
     if report.session < 2:
         return {}
-    from tony.core.session_size_event import format_sizes
+    from tony.core.sentences import format_sizes
     from tony.history.event_queries import read_session_reasons, read_session_sizes
 
     reasons = read_session_reasons(source)

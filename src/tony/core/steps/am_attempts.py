@@ -2,7 +2,7 @@
 
 A later attempt has the log, so it knows what was decided, but not which of that was done, nor what has happened since.
 It first finds out what is left, without classifying failures meanwhile, and then repeats the requests that still hold.
-Executors learn what concerns them when they reconnect (`core/reattach_actions.py`).
+Executors learn what concerns them when they reconnect (`core/application.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import EXECUTOR_DEADLINES, Deadline, DeadlineKind
-from tony.core.state import ContainerIntent, GrantedContainer, State
-from tony.core.step_context import StepContext
-from tony.core.steps import container_loss, containers, elastic_start, job_finish, session_restart
+from tony.core.state import ContainerIntent, GrantedContainer, State, StepContext
+from tony.core.steps import container_loss, containers, gang, job_finish, session_restart
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import InvalidTransitionError
 from tony.model.states import JobState, TaskState
@@ -84,7 +83,7 @@ def on_reconcile_closed(ctx: StepContext, event: ev.ReconcileClosed) -> None:
     for role in state.roles.values():
         if role.demand:
             ctx.request(act.SetDemand(role=role.name, total=role.demand))
-    elastic_start.start_soon_if_enough(ctx)
+    gang.start_soon_if_enough(ctx)
     _resume(ctx)
 
 

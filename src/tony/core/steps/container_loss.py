@@ -1,23 +1,20 @@
-"""Containers and executors that end or fall silent."""
+"""Containers and executors that end or fall silent.
+
+On a node that the cluster has given up, the end of a container is not confirmed, and its program may keep running. It
+counts as running until it reports its end, that end is proved, or its executor must have stopped it: an executor
+without contact to the AM stops its program when its lease expires. Only then is it replaced.
+"""
 
 from __future__ import annotations
 
+from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.reasons import ContainerLost
-from tony.core.state import ContainerIntent, GrantedContainer, Task
-from tony.core.step_context import StepContext
-from tony.core.steps import (
-    containers,
-    elastic_start,
-    gang_start,
-    job_finish,
-    session_restart,
-    task_exit,
-    unconfirmed_exit,
-)
-from tony.core.steps.task_retry import is_bound
+from tony.core.reasons import ContainerLost, ProgramUnreachable
+from tony.core.state import ContainerIntent, GrantedContainer, StepContext, Task
+from tony.core.steps import containers, gang, job_finish, session_restart, task_exit
+from tony.core.steps.task_exit import is_bound
 from tony.core.transitions import TaskMove
 from tony.model.failure_facts import ContainerFacts, ContainerLoss, FailureFacts, SilenceFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass
@@ -26,6 +23,12 @@ from tony.model.states import JobState, TaskState
 #: Seconds that a task's last report may arrive after its container's end: they take different routes.
 REPORT_WAIT_SECONDS = 2.0
 
+#: Fraction by which an executor's clock may be slower than the AM's. Quartz drifts by 0.01 %; this allows for clocks
+#: of virtual machines that are being corrected.
+DRIFT = 0.05
+#: Seconds for an executor to notice that its lease has expired, even if its host has just resumed, and to kill what
+#: does not stop; and for its watchdog to do so in its place.
+SLACK_SECONDS = 30.0
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 
 
@@ -33,7 +36,7 @@ def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
     """Handle the end of a container, which proves that its program has ended."""
     state = ctx.state
     container = state.containers.get(event.container)
-    if container is None or unconfirmed_exit.handle_unconfirmed_exit(ctx, container, event):
+    if container is None or _handle_unconfirmed_exit(ctx, container, event):
         return
     task = containers.remove_ended(ctx, container)
     if task and event.kill:
@@ -59,7 +62,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
     container = containers.find_container(state, task) if task else None
     if task is None or container is None or container.intent is ContainerIntent.KILLED or container.is_end_unconfirmed:
         return
-    if not gang_start.is_current_executor(state, task.id, event.container or container.id, event.incarnation):
+    if not gang.is_current_executor(state, task.id, event.container or container.id, event.incarnation):
         return
     failure = _build_blameless_failure(ctx, task, FailureCause.SILENT, SilenceFacts(silence=event.silence))
     if task.state in _NOT_STARTED and state.active:
@@ -115,10 +118,63 @@ def _replace(
     if stuck:
         containers.kill(ctx, stuck, cause)
         containers.detach(state, stuck)
-    elastic_start.start_soon_if_enough(ctx)
+    gang.start_soon_if_enough(ctx)
     if not is_relaunched:
         how = ContainerLoss.NOT_RESTARTED if bound else ContainerLoss.NOT_STARTED
         facts = ContainerFacts(container=how, end=cause, launches=task.launches)
         task.retry_at = None
         kind = FailureCause.LOST if bound else FailureCause.LAUNCH
         task_exit.on_failure(ctx, task, _build_blameless_failure(ctx, task, kind, facts))
+
+
+def compute_latest_exit_time(contact: float, lease: float, stop_grace: float) -> float:
+    """Return when an executor has certainly stopped its program.
+
+    Args:
+        contact: when it was last heard; its lease began no later.
+        lease: seconds, as reported to the executor.
+        stop_grace: seconds that it gives its program to stop.
+    """
+    return contact + (lease + stop_grace) * (1 + DRIFT) + SLACK_SECONDS
+
+
+def _handle_unconfirmed_exit(ctx: StepContext, container: GrantedContainer, event: ev.ContainerEnded) -> bool:
+    """Return True if the program in a container must be waited for, after doing what can be done now."""
+    state = ctx.state
+    if container.is_end_unconfirmed:
+        return event.is_unconfirmed  # a repetition
+    task = state.tasks[container.task] if container.task else None
+    if not event.is_unconfirmed or task is None or not task.living or task.external_exit is not None:
+        return False
+    until = compute_latest_exit_time(event.contact, event.lease, state.spec.stop_grace_of(task.id.role))
+    if until <= ctx.now:
+        return False
+    container.is_end_unconfirmed = True
+    state.timers.set(Deadline(DeadlineKind.LEASE, task.id), until)
+    if container.intent is ContainerIntent.HELD:
+        containers.mark_released(ctx, container)
+    task.container_end = event
+    lost = failure_builders.failure_from_loss(state, task, event.cause, ctx.now, blameless=event.blameless)
+    if task.state is TaskState.RUNNING and not task.is_classified:
+        task_exit.on_failure(ctx, task, lost)
+    if task.living:
+        task.note = ProgramUnreachable(failure=lost, seconds=round(until - ctx.now))
+    return True
+
+
+def on_exit_report(ctx: StepContext, task: Task) -> None:
+    """Forget the container of a program that reported its exit: the container's own end will not be reported."""
+    held = containers.find_container(ctx.state, task)
+    if held and held.is_end_unconfirmed:
+        containers.remove_ended(ctx, held)
+        if held.intent is ContainerIntent.RELEASED:
+            ctx.request(act.Release(container=held.id))
+
+
+def build_container_ended(ctx: StepContext, task: Task) -> ev.ContainerEnded | None:
+    """Return the event that stands in for the proof, once the lease of the executor has expired."""
+    held = containers.find_container(ctx.state, task)
+    if held is None or task.container_end is None:
+        return None
+    cause, silent = task.container_end.cause, ev.EndConfirmation.SILENT
+    return ev.ContainerEnded(container=held.id, cause=cause, blameless=True, confirmation=silent)

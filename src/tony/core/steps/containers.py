@@ -6,8 +6,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
-from tony.core.state import ContainerIntent, GrantedContainer, RoleState, State, Task
-from tony.core.step_context import StepContext
+from tony.core.state import ContainerIntent, GrantedContainer, RoleState, State, StepContext, Task
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.model.states import JobState, TaskState
@@ -52,7 +51,7 @@ def set_demand(ctx: StepContext, role: RoleState, total: int) -> None:
 
 
 def start_gang_timeout(ctx: StepContext) -> None:
-    """Start the time in which one more of the missing containers must be granted (see `gang_deadlock`)."""
+    """Start the time in which one more of the missing containers must be granted (see `gang.release_partial_gang`)."""
     state = ctx.state
     limit = state.spec.gang_patience
     together = state.gangs or state.spec.distributed_mode is not DistributedMode.GANG
@@ -90,7 +89,7 @@ def on_granted(ctx: StepContext, event: ev.Granted) -> None:
     if state.reconciling:
         state.found.add(container.id)
     role = state.roles.get(event.role)
-    index = role.waiting.take() if role and not state.pausing else None
+    index = role.waiting.pop(0) if role and role.waiting and not state.pausing else None
     if role is None or index is None:
         release(ctx, container)
         return

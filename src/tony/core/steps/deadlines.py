@@ -8,22 +8,18 @@ from functools import partial
 from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import DeadlineKind
-from tony.core.state import Task
-from tony.core.step_context import StepContext
+from tony.core.state import StepContext, Task
 from tony.core.steps import (
     am_attempts,
     container_loss,
-    elastic_start,
     failure_handling,
-    gang_deadlock,
-    gang_start,
+    gang,
     job_finish,
     node_exclusion,
-    program_stop,
     role_readiness,
     session_restart,
+    task_attempts,
     task_exit,
-    unconfirmed_exit,
 )
 from tony.model.ids import TaskId
 from tony.model.setting_choices import OnTimeout, RoleKind
@@ -54,7 +50,7 @@ def _on_task_timeout(kind: DeadlineKind, ctx: StepContext, task: Task) -> None:
 
 
 def _on_lease_end(ctx: StepContext, task: Task) -> None:
-    end = unconfirmed_exit.build_container_ended(ctx, task)
+    end = container_loss.build_container_ended(ctx, task)
     if end:
         container_loss.on_container_ended(ctx, end)
 
@@ -78,12 +74,12 @@ def _on_job_timeout(kind: DeadlineKind, ctx: StepContext) -> None:
 
 def _on_allocation_timeout(ctx: StepContext) -> None:
     limit = ctx.state.spec.timeouts.allocation or 0
-    if not elastic_start.start_with_fewer(ctx, limit, "allocation_timeout"):
+    if not gang.start_with_fewer(ctx, limit, "allocation_timeout"):
         _on_job_timeout(DeadlineKind.ALLOCATION, ctx)
 
 
 def _on_kill_timeout(ctx: StepContext) -> None:
-    program_stop.kill_remaining(ctx)
+    task_attempts.kill_remaining(ctx)
     if ctx.state.job is JobState.STOPPING:
         job_finish.abandon(ctx)
 
@@ -94,7 +90,7 @@ _TASK_HANDLERS: Mapping[DeadlineKind, Callable[[StepContext, Task], None]] = {
     DeadlineKind.EXECUTION: partial(_on_task_timeout, DeadlineKind.EXECUTION),
     DeadlineKind.REPORT: task_exit.on_lost,
     DeadlineKind.STOP_CAUSE: task_exit.handle_external_stop,
-    DeadlineKind.TASK_RESTART: gang_start.start_if_due,
+    DeadlineKind.TASK_RESTART: gang.start_task_if_due,
     DeadlineKind.LEASE: _on_lease_end,
 }
 _NAME_HANDLERS: Mapping[DeadlineKind, Callable[[StepContext, str], None]] = {
@@ -104,12 +100,12 @@ _NAME_HANDLERS: Mapping[DeadlineKind, Callable[[StepContext, str], None]] = {
 _JOB_HANDLERS: Mapping[DeadlineKind, Callable[[StepContext], None]] = {
     DeadlineKind.ALLOCATION: _on_allocation_timeout,
     DeadlineKind.JOB: partial(_on_job_timeout, DeadlineKind.JOB),
-    DeadlineKind.GANG_PATIENCE: gang_deadlock.release_partial_gang,
-    DeadlineKind.GANG_PAUSE: gang_deadlock.request_again,
-    DeadlineKind.GANG_WAIT: elastic_start.on_wait_end,
-    DeadlineKind.SHRINK_AFTER: elastic_start.on_wait_end,
-    DeadlineKind.GANG_SOON: elastic_start.on_wait_end,
+    DeadlineKind.GANG_PATIENCE: gang.release_partial_gang,
+    DeadlineKind.GANG_PAUSE: gang.request_again,
+    DeadlineKind.GANG_WAIT: gang.on_wait_end,
+    DeadlineKind.SHRINK_AFTER: gang.on_wait_end,
+    DeadlineKind.GANG_SOON: gang.on_wait_end,
     DeadlineKind.RESTART: session_restart.on_delay_end,
-    DeadlineKind.STOP_LIMIT: program_stop.kill_remaining,
+    DeadlineKind.STOP_LIMIT: task_attempts.kill_remaining,
     DeadlineKind.FORCE_LIMIT: _on_kill_timeout,
 }

@@ -1,4 +1,4 @@
-"""Reports of executors about their programs: started, first line, exited. (For registration see `gang_start`.)
+"""Reports of executors about their programs: started, first line, exited. (For registration see `gang`.)
 
 A report may arrive twice, late, or for a task attempt that has ended; it then changes nothing.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import MissingExports
-from tony.core.state import State, Task
-from tony.core.step_context import StepContext
-from tony.core.steps import containers, role_readiness, task_attempts, task_exit, unconfirmed_exit
+from tony.core.state import State, StepContext, Task
+from tony.core.steps import container_loss, containers, role_readiness, task_attempts, task_exit
 from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.states import TaskState
@@ -75,7 +74,7 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
     task = task_attempts.find_current(state, event.task, event.session, event.try_)
     if task is None or task.external_exit is not None:
         return
-    unconfirmed_exit.on_exit_report(ctx, task)
+    container_loss.on_exit_report(ctx, task)
     status, at = event.status, min(event.at, ctx.now)
     if not task.started and status.reason not in _NEVER_RAN:
         _mark_started(ctx, task)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
-from tony.core.policies import failure_policy as failure_policy
+from tony.core.policies import outcome_policy
 from tony.core.policies import restart_policy as restart_policy
-from tony.core.policies.failure_policy import Effect
+from tony.core.policies.outcome_policy import Effect
 from tony.core.reasons import TaskFailed
-from tony.core.state import RoleState, Task
-from tony.core.step_context import StepContext
+from tony.core.state import RoleState, StepContext, Task
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
 from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass
@@ -28,7 +27,7 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
             _reconsider(ctx, failure)
         return
     node_exclusion.count_failure(ctx, failure)
-    decision = failure_policy.judge(state, task.id)
+    decision = outcome_policy.judge_failure(state, task.id)
     if decision.effect is Effect.TOLERATE:
         if state.roles[task.id.role].kind is RoleKind.TRACKED:
             state.tolerated.append(failure)
@@ -63,7 +62,7 @@ def fail_all_tasks(ctx: StepContext) -> None:
         state.failures.append(
             failure_builders.failure_from_job(state, FailureCause.PROGRAM, FailureClass.USER, facts, ctx.now)
         )
-    _fail_session(ctx, state.failures[0], failure_policy.ALL_FAILED)
+    _fail_session(ctx, state.failures[0], outcome_policy.ALL_FAILED)
 
 
 def fail_group(ctx: StepContext, role: RoleState, rule: TimeoutAfter) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tony.core import actions as act
+from tony.core import events as ev
+from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import GangReleased, Success
-from tony.core.state import Final, State
-from tony.core.step_context import StepContext
-from tony.core.steps import containers, program_stop, task_attempts
+from tony.core.state import Final, State, StepContext
+from tony.core.steps import containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import ExitCode
 from tony.model.job_report import EXIT_CODES, Failure, FailureCause
@@ -35,6 +36,19 @@ _PROGRAM_CAUSES = frozenset(
 )
 #: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
 _MAX_OTHER_FAILURES = 20
+
+
+def on_kill(ctx: StepContext, event: ev.KillRequested) -> None:
+    """Kill the job; `now` on a job that is stopping skips the stop grace."""
+    state = ctx.state
+    if state.job.ended:
+        return
+    killed = failure_builders.failure_from_kill(state, event.actor, ctx.now)
+    grace = 0.0 if event.now else None
+    if not state.final:
+        finish(ctx, JobState.KILLED, killed, grace)
+    elif grace is not None:
+        task_attempts.stop_all(ctx, killed, grace)
 
 
 def finish(
@@ -64,12 +78,12 @@ def finish(
                     task.note = None
                 task_attempts.end_task(ctx, task, TaskMove.END)
         containers.set_demand(ctx, role, 0)
-    program_stop.stop_all(ctx, reason, grace)
+    task_attempts.stop_all(ctx, reason, grace)
     for container in state.containers.values():
         if not (container.task and state.tasks[container.task].living):
             containers.release(ctx, container)
     if state.containers and Deadline(DeadlineKind.STOP_LIMIT) not in state.timers:
-        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + program_stop.STOP_SLACK_SECONDS)
+        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + task_attempts.STOP_SLACK_SECONDS)
     finish_if_idle(ctx)
 
 

@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import node_exclusion_policy as policy
-from tony.core.state import ContainerIntent, GrantedContainer, State, Task
-from tony.core.step_context import StepContext
-from tony.core.steps import containers, elastic_start
+from tony.core.state import ContainerIntent, GrantedContainer, State, StepContext, Task
+from tony.core.steps import containers, gang
 from tony.core.transitions import TaskMove
-from tony.model.job_report import Failure
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import TaskState
 
+#: Failures on one host within the window after which it is excluded.
+MAX_HOST_FAILURES = 2
+#: Length of that window in seconds.
+WINDOW_SECONDS = 3600.0
+#: Seconds that a host is excluded.
+EXCLUSION_SECONDS = 3600.0
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
+
+
+def _may_be_host_failure(failure: Failure) -> bool:
+    """Return True if the host may have caused a failure: it ran there, and neither a user nor the cluster ended it."""
+    taken_away = failure.blameless and failure.cause is FailureCause.LOST
+    return failure.host is not None and failure.failure_class is not FailureClass.KILLED and not taken_away
+
+
+def _select_recent(times: Iterable[float], now: float) -> list[float]:
+    """Return the failure times that still count."""
+    return [at for at in times if at > now - WINDOW_SECONDS]
+
+
+def _is_bad(times: Iterable[float], now: float) -> bool:
+    """Return True if a host with failures at these times is to be excluded."""
+    return len(_select_recent(times, now)) >= MAX_HOST_FAILURES
 
 
 def count_failure(ctx: StepContext, failure: Failure) -> None:
     """Count a failure against its host. Call it once for each failure."""
     state = ctx.state
     host = failure.host
-    if host is None or not state.chooses or not policy.may_be_host_failure(failure):
+    if host is None or not state.chooses or not _may_be_host_failure(failure):
         return
-    times = [*policy.select_recent(state.hosts.get(host, ()), ctx.now), ctx.now]
+    times = [*_select_recent(state.hosts.get(host, ()), ctx.now), ctx.now]
     state.hosts[host] = times
-    if host not in state.excluded and policy.is_bad(times, ctx.now):
+    if host not in state.excluded and _is_bad(times, ctx.now):
         state.excluded.add(host)
-        state.timers.set(Deadline(DeadlineKind.EXCLUSION, host), ctx.now + policy.EXCLUSION_SECONDS)
+        state.timers.set(Deadline(DeadlineKind.EXCLUSION, host), ctx.now + EXCLUSION_SECONDS)
         ctx.request(act.Exclude(host=host))
 
 
@@ -52,7 +74,7 @@ def on_excluded(ctx: StepContext, event: ev.Excluded) -> None:
         containers.request(ctx, task, TaskMove.REPLACE)  # first, or the demand would be lowered by one meanwhile
         vacate(ctx, container)
     if moved:
-        elastic_start.start_soon_if_enough(ctx)
+        gang.start_soon_if_enough(ctx)
 
 
 def is_avoided(state: State, task: Task) -> bool:

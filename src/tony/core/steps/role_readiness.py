@@ -6,10 +6,9 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import start_order, success_policy
-from tony.core.state import RoleState
-from tony.core.step_context import StepContext
-from tony.core.steps import containers, elastic_start, failure_handling, gang_start, job_finish, node_exclusion
+from tony.core.policies import outcome_policy, start_order
+from tony.core.state import RoleState, StepContext
+from tony.core.steps import containers, failure_handling, gang, job_finish, node_exclusion
 from tony.core.transitions import TaskMove
 from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import FailureCause, FailureClass
@@ -26,12 +25,12 @@ def advance(ctx: StepContext) -> None:
     for role in ready:
         _mark_ready(ctx, role)
     if ready:
-        elastic_start.start_wait(ctx)
-    gang_start.start_gang_if_complete(ctx)
-    won = success_policy.judge(state)
+        gang.start_wait(ctx)
+    gang.start_if_complete(ctx)
+    won = outcome_policy.judge_success(state)
     if won:
         job_finish.finish(ctx, JobState.SUCCEEDED, won)
-    elif success_policy.has_all_failed(state):
+    elif outcome_policy.has_all_failed(state):
         failure_handling.fail_all_tasks(ctx)
 
 

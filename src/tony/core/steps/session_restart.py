@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from tony.core import actions as act
+from tony.core import events as ev
 from tony.core.deadline import SESSION_DEADLINES, Deadline, DeadlineKind
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.restart_policy import Decision
 from tony.core.reasons import RestartAfterFailure, RestartOnRequest, RestartReason
-from tony.core.state import Restart, State, Task
-from tony.core.step_context import StepContext
-from tony.core.steps import containers, program_stop
+from tony.core.state import Restart, State, StepContext, Task
+from tony.core.steps import containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
-from tony.model.actor import Actor
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureCause
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
@@ -23,19 +22,21 @@ def restart(ctx: StepContext, failure: Failure, decision: Decision) -> None:
     _stop_session(ctx, RestartAfterFailure(failure=failure, decision=decision.reason), decision.delay)
 
 
-def restart_on_request(ctx: StepContext, actor: Actor) -> None:
-    """Open the next session on a user's request. It does not count, and there is no failure."""
+def on_restart(ctx: StepContext, event: ev.RestartRequested) -> None:
+    """Open the next session on a user's request, if there is one to restart. It does not count as a restart."""
+    if not ctx.state.may_be_restarted:
+        return
     ctx.state.restarts_free += 1
     for role in ctx.state.roles.values():
         role.early = False
-    _stop_session(ctx, RestartOnRequest(actor=actor), 0.0)
+    _stop_session(ctx, RestartOnRequest(actor=event.actor), 0.0)
 
 
 def _stop_session(ctx: StepContext, reason: RestartReason, delay: float) -> None:
     state = ctx.state
     state.move_job(JobMove.RESTART)
     state.restart = reason
-    program_stop.stop_all(ctx, reason)
+    task_attempts.stop_all(ctx, reason)
     for task in state.tasks.values():
         if not task.living and task.state not in ENDED_TASK_STATES and task.state is not TaskState.PENDING:
             state.move_task(task, TaskMove.RESET, ctx.now)

@@ -1,4 +1,4 @@
-"""One task attempt of a user program, from its start to the proof of its end."""
+"""Attempts of tasks to run their program: start, stop, the proof of the end; what does not stop is killed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.events import ClusterKill
 from tony.core.reasons import ContainerLost, LaterAttempt, StopReason
-from tony.core.state import State, Task
-from tony.core.step_context import StepContext
+from tony.core.state import State, StepContext, Task
+from tony.core.steps import containers
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
 from tony.model.setting_choices import RoleKind
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
+#: Seconds after the grace within which the end must be proved; then the container is killed.
+STOP_SLACK_SECONDS = 10.0
+#: Seconds after which a job ends although a container's end was never confirmed.
+FORCE_SLACK_SECONDS = 10.0
 #: Deadlines that end with a task attempt.
 _ATTEMPT_DEADLINES = (
     DeadlineKind.EXECUTION,
@@ -60,7 +64,7 @@ def find_current(state: State, task: TaskId, session: int, try_: int) -> Task | 
     return None
 
 
-def stop(ctx: StepContext, task: Task, grace: float, reason: StopReason) -> None:
+def _stop(ctx: StepContext, task: Task, grace: float, reason: StopReason) -> None:
     """Stop a running program; may be repeated with a shorter grace."""
     if task.state is TaskState.RUNNING:
         ctx.state.move_task(task, TaskMove.STOP, ctx.now)
@@ -93,7 +97,7 @@ def end_task(ctx: StepContext, task: Task, move: TaskMove) -> None:
 def end_lost(ctx: StepContext, task: Task) -> Failure | None:
     """End a running program whose container is gone and whose report will not arrive; return the failure.
 
-    None if it was to stop, or was classified already.
+    None if it was to _stop, or was classified already.
     """
     failure = failure_from_loss(ctx, task)
     at = ctx.now if task.container_ended_at is None else task.container_ended_at
@@ -121,3 +125,44 @@ def record_late_failure(state: State, task: Task, failure: Failure) -> None:
     """Record a failure reported after the decision: it may be the root cause, or is listed with it."""
     if not state.job.ended and state.roles[task.id.role].kind is not RoleKind.SIDECAR:
         state.failures.append(failure)
+
+
+def stop(ctx: StepContext, task: Task, reason: StopReason) -> None:
+    """Stop one program with the stop grace of its role."""
+    _stop(ctx, task, ctx.state.spec.stop_grace_of(task.id.role), reason)
+
+
+def stop_all(ctx: StepContext, reason: StopReason, grace: float | None = None) -> None:
+    """Stop every running program at the same time. Programs that do not stop in time are killed."""
+    state = ctx.state
+    grace_of = state.spec.restart_grace_of if state.job is JobState.RESTARTING else state.spec.stop_grace_of
+    longest = 0.0
+    for task in state.tasks.values():
+        if not task.living:
+            continue
+        task.retry_at = None
+        if task.external_exit is not None:
+            failure = failure_builders.failure_from_exit(state, task, task.external_exit)
+            end_attempt(ctx, task, TaskMove.FAIL, task.external_exit_at)
+            record_late_failure(state, task, failure)
+            continue
+        if task.container_ended_at is not None:
+            lost = end_lost(ctx, task)
+            if lost:
+                record_late_failure(state, task, lost)
+            continue
+        task_grace = grace_of(task.id.role) if grace is None else grace
+        longest = max(longest, task_grace)
+        _stop(ctx, task, task_grace, reason)
+    if state.living:
+        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + longest + STOP_SLACK_SECONDS)
+
+
+def kill_remaining(ctx: StepContext) -> None:
+    """Kill what should have ended by now, and set the next deadline."""
+    state = ctx.state
+    is_stopping = state.job is JobState.STOPPING
+    for container in state.containers.values():
+        if is_stopping or (container.task and state.tasks[container.task].living):
+            containers.kill(ctx, container, "it did not stop in time")
+    state.timers.set(Deadline(DeadlineKind.FORCE_LIMIT), ctx.now + FORCE_SLACK_SECONDS)

@@ -1,26 +1,31 @@
-"""A task ended: consequences for its container, its role, its session and its job."""
+"""A task ended: it restarts alone, as its next task attempt in the same session (`restart = "task"`), while the others
+run on; or its container, its role, its session and its job feel the consequences.
+"""
 
 from __future__ import annotations
 
+from tony.core import actions as act
+from tony.core import events as ev
 from tony.core import failure_builders
-from tony.core.reasons import TaskFailed
-from tony.core.state import Task
-from tony.core.step_context import StepContext
+from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.policies import restart_policy as policy
+from tony.core.reasons import RestartAfterFailure, TaskFailed
+from tony.core.state import State, StepContext, Task
 from tony.core.steps import (
     containers,
     failure_handling,
+    gang,
     job_finish,
-    program_stop,
+    node_exclusion,
     role_readiness,
     session_restart,
     task_attempts,
-    task_retry,
 )
 from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitStatus
 from tony.model.failure_facts import ContainerLoss
-from tony.model.job_report import Failure
-from tony.model.setting_choices import RoleKind, StopOn
+from tony.model.job_report import Failure, FailureCause
+from tony.model.setting_choices import RestartScope, RoleKind, StopOn
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 
@@ -55,7 +60,7 @@ def on_failed_exit(ctx: StepContext, task: Task, status: ExitStatus, at: float) 
     task.ended_at = at
     end = task.container_end if task.container_ended_at is not None else None
     failure = failure_builders.failure_from_exit(state, task, status, end)
-    if not (task_retry.decide(ctx, task, failure) and task_retry.begin(ctx, task, at)):
+    if not (_decide_retry(ctx, task, failure) and _begin_retry(ctx, task, at)):
         task_attempts.end_attempt(ctx, task, TaskMove.FAIL, at)
         failure_handling.fail_task(ctx, task, failure)
     on_task_end(ctx, task)
@@ -70,7 +75,7 @@ def handle_external_stop(ctx: StepContext, task: Task) -> None:
 def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> None:
     """Handle the end of a program whose failure was classified before."""
     retried, end = task.retry_at is not None, task.container_end
-    if retried and task_retry.begin(ctx, task, at):
+    if retried and _begin_retry(ctx, task, at):
         return
     task_attempts.end_attempt(ctx, task, move, at)
     if retried:
@@ -84,11 +89,11 @@ def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> N
 def on_failure(ctx: StepContext, task: Task, failure: Failure) -> None:
     """Handle a failure that is not the program's exit: a timeout, silence, no container that works."""
     task.is_classified, task.note = True, TaskFailed(failure=failure)
-    if task_retry.decide(ctx, task, failure):
+    if _decide_retry(ctx, task, failure):
         if not task.living:
-            task_retry.replace(ctx, task)
+            _replace_container(ctx, task)
         elif task.state is TaskState.RUNNING:
-            program_stop.stop(ctx, task, failure)
+            task_attempts.stop(ctx, task, failure)
         return
     if not task.living:
         task_attempts.end_task(ctx, task, TaskMove.FAIL)
@@ -96,7 +101,7 @@ def on_failure(ctx: StepContext, task: Task, failure: Failure) -> None:
         if held and ctx.state.active:
             containers.kill(ctx, held, failure.reason)
     elif task.state is TaskState.RUNNING:
-        program_stop.stop(ctx, task, failure)
+        task_attempts.stop(ctx, task, failure)
     failure_handling.fail_task(ctx, task, failure)
     if not task.living:
         on_task_end(ctx, task)
@@ -110,9 +115,96 @@ def on_lost(ctx: StepContext, task: Task) -> None:
         )
         return
     failure = task_attempts.failure_from_loss(ctx, task)
-    if failure and task_retry.decide(ctx, task, failure) and task_retry.begin(ctx, task, failure.at):
+    if failure and _decide_retry(ctx, task, failure) and _begin_retry(ctx, task, failure.at):
         return
     task_attempts.end_lost(ctx, task)
     if failure:
         failure_handling.fail_task(ctx, task, failure)
     on_task_end(ctx, task)
+
+
+def is_bound(state: State, task: Task) -> bool:
+    """Return True if a task cannot move to another host: its peers have its address."""
+    role = state.roles[task.id.role]
+    if not role.version or role.kind is RoleKind.SIDECAR:
+        return False
+    return state.spec.tells_peers or (task is role.members[0] and role.name in state.spec.addressed_roles)
+
+
+def _decide_retry(ctx: StepContext, task: Task, failure: Failure) -> bool:
+    """Return True if a failed task restarts alone; then its failure has no other consequence."""
+    state = ctx.state
+    spec = state.roles[task.id.role].spec
+    if spec.restart is not RestartScope.TASK or spec.stop_on_failure or not state.active:
+        return False
+    moves = (
+        _needs_move(state, task)
+        or node_exclusion.is_avoided(state, task)
+        or failure.cause is FailureCause.PORT_COLLISION
+    )
+    if moves and is_bound(state, task):
+        return False
+    decision = policy.decide(state, failure, ctx.now, alone=task)
+    if not decision.restart:
+        return False
+    node_exclusion.count_failure(ctx, failure)
+    session_restart.record_restart(ctx, failure, decision, alone=task)
+    task.retry_at = ctx.now + decision.delay
+    task.note = RestartAfterFailure(failure=failure, decision=decision.reason)
+    ctx.request(act.ReportFailure(failure=failure, decision=ev.FailureResponse.RETRY, reason=decision.reason))
+    if failure.cause is FailureCause.PORT_COLLISION:  # its ports are taken: reserve others in another container
+        held = containers.find_container(state, task)
+        if held:
+            containers.kill(ctx, held, failure.reason)
+    return True
+
+
+def _needs_move(state: State, task: Task) -> bool:
+    held = containers.find_container(state, task)
+    return held is None or held.is_released
+
+
+def _begin_retry(ctx: StepContext, task: Task, at: float) -> bool:
+    """Restart a task whose program has provably ended, at `at`.
+
+    Return False if it cannot restart after all: its container has ended meanwhile, and its peers have its address.
+    """
+    state = ctx.state
+    assert task.retry_at is not None
+    bound = is_bound(state, task)
+    if bound and _needs_move(state, task):
+        return False
+    moves = _needs_move(state, task) or (not bound and node_exclusion.is_avoided(state, task))
+    note = task.note
+    task_attempts.clear_attempt(ctx, task, at)
+    task.is_classified = False
+    if moves:
+        _move_to_other_container(ctx, task)
+    else:
+        state.move_task(task, TaskMove.RETRY, ctx.now)
+    task.note = note
+    if task.retry_at > ctx.now:
+        state.timers.set(Deadline(DeadlineKind.TASK_RESTART, task.id), task.retry_at)
+    gang.start_task_if_due(ctx, task)
+    return True
+
+
+def _replace_container(ctx: StepContext, task: Task) -> None:
+    """Request another container for a task that restarts and whose program never ran in this attempt."""
+    task.is_classified, task.launches = False, 0
+    note = task.note
+    if task.session != ctx.state.session:
+        task.retry_at = None  # it starts with its gang
+    elif task.retry_at is not None and task.retry_at > ctx.now:
+        ctx.state.timers.set(Deadline(DeadlineKind.TASK_RESTART, task.id), task.retry_at)
+    _move_to_other_container(ctx, task)
+    task.note = note
+
+
+def _move_to_other_container(ctx: StepContext, task: Task) -> None:
+    held = containers.find_container(ctx.state, task)
+    containers.request(ctx, task, TaskMove.REPLACE)
+    if held:
+        containers.kill(ctx, held, "its task moves to another container")
+        containers.detach(ctx.state, held)
+    containers.update_demand(ctx, ctx.state.roles[task.id.role])

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _ANSWER_TIMEOUT_SECONDS = 10.0
 #: Seconds, not counting suspend, that an application master has to renew a lease that has expired. So the program of a
 #: laptop that was closed for an hour survives. The application master allows for this: `SLACK_SECONDS` in
-#: `core/policies/failure_policy.py`.
+#: `core/steps/container_loss.py`.
 EXPIRY_GRACE_SECONDS = 5.0
 #: Seconds by which a timer may fire early.
 _TIMER_SLACK_SECONDS = 0.01

@@ -1,13 +1,15 @@
-"""Decides what the failure of one task means for the session."""
+"""Decides what the failure of one task means for the session, and when a job has succeeded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
+from tony.core.reasons import Success
 from tony.core.state import RoleState, State
 from tony.model.ids import TaskId
-from tony.model.setting_choices import FailurePolicy, RoleKind
+from tony.model.setting_choices import FailurePolicy, RoleKind, StopOn
+from tony.model.states import TaskState
 
 #: Why a session fails although each failure was tolerated.
 ALL_FAILED = "every tracked task failed"
@@ -30,7 +32,7 @@ class FailureDecision:
     reason: str
 
 
-def judge(state: State, task: TaskId) -> FailureDecision:
+def judge_failure(state: State, task: TaskId) -> FailureDecision:
     """Return what the failure of `task`, already counted in its role, means.
 
     `stop_on_failure` ends the job under every policy. Sidecars matter only under `any-task`. A failure of an untracked
@@ -73,20 +75,24 @@ def _may_succeed(role: RoleState) -> bool:
     return role.kind is RoleKind.TRACKED and (role.finished or role.ended < role.total or role.succeeded > 0)
 
 
-#: Fraction by which an executor's clock may be slower than the AM's. Quartz drifts by 0.01 %; this allows for clocks
-#: of virtual machines that are being corrected.
-DRIFT = 0.05
-#: Seconds for an executor to notice that its lease has expired, even if its host has just resumed, and to kill what
-#: does not stop; and for its watchdog to do so in its place.
-SLACK_SECONDS = 30.0
+def judge_success(state: State) -> Success | None:
+    """Return the success, if the job has succeeded now. Reads counters only: O(number of roles).
 
-
-def compute_latest_exit_time(contact: float, lease: float, stop_grace: float) -> float:
-    """Return when an executor has certainly stopped its program.
-
-    Args:
-        contact: when it was last heard; its lease began no later.
-        lease: seconds, as reported to the executor.
-        stop_grace: seconds that it gives its program to stop.
+    With `stop_on = "chief"` the chief's success is enough. Otherwise every tracked task must have ended, and one must
+    have succeeded; a failure that the failure policy does not tolerate has ended the session before.
     """
-    return contact + (lease + stop_grace) * (1 + DRIFT) + SLACK_SECONDS
+    chief = state.chief
+    if state.spec.stop_on is StopOn.CHIEF and chief and state.tasks[chief].state is TaskState.SUCCEEDED:
+        return Success(rule=f'{chief} succeeded and stop_on = "chief"')
+    tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
+    if not all(role.finished or role.ended == role.total for role in tracked) or has_all_failed(state):
+        return None
+    failed = sum(role.ended - role.succeeded for role in tracked if not role.finished)
+    rule = f"every tracked task has ended, {failed} failure(s) tolerated" if failed else "every tracked task succeeded"
+    return Success(rule=rule)
+
+
+def has_all_failed(state: State) -> bool:
+    """Return True if every tracked task has ended, none with success. False if no tracked role is left."""
+    tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
+    return bool(tracked) and not any(role.finished or role.succeeded or role.ended < role.total for role in tracked)
