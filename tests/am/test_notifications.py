@@ -223,16 +223,6 @@ class TestWhatGoesWrong:
             assert caught.value.is_retryable is again
             assert "XYZZY" not in str(caught.value)
 
-    async def test_an_answer_that_has_others_before_it(self) -> None:
-        """Those that only say that there will be one."""
-
-        async def answer(writer: asyncio.StreamWriter) -> None:
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n")
-            await says(201)(writer)
-
-        async with place(answer) as there:
-            await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
-
     async def test_an_unreachable_address(
         self, report: JobReport, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:

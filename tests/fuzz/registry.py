@@ -12,7 +12,6 @@ from tests.fuzz.targets import (
     histories,
     machine,
     measurements,
-    notices,
     peers,
     programs,
     records,
@@ -34,7 +33,6 @@ _MODULES = (
     programs,
     histories,
     measurements,
-    notices,
 )
 
 #: Name -> target.
