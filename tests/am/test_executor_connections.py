@@ -143,7 +143,7 @@ def test_a_new_connection_replaces_the_old_one(scene: Scene) -> None:
     """The same executor came back before we noticed that it was gone."""
     old = scene.attach()
     new = scene.attach()
-    assert (old.open, new.open, scene.desk.on_connected) == (False, True, 1)
+    assert (old.open, new.open, scene.desk.connected_count) == (False, True, 1)
     scene.desk.on_closed(old.me)
     scene.desk.send(task("worker:0"), Prepare(session=1))
     assert new.sent[-1] == Prepare(session=1)
@@ -313,7 +313,7 @@ def test_late_reports_of_an_ended_container_count_for_a_while(scene: Scene) -> N
     check_for(scene, int(REPORT_WAIT_SECONDS))
     assert wire.open
     check_for(scene, 1)
-    assert (wire.open, scene.desk.on_connected) == (False, 0)
+    assert (wire.open, scene.desk.connected_count) == (False, 0)
     assert not scene.desk.on_message(wire.me, ready(2))
     check_for(scene, 20)
     assert [event.kind for event in scene.fed] == ["registered"]

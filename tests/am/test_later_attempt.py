@@ -39,7 +39,7 @@ def test_running_programs_are_kept(tmp_path: Path, tls: bool) -> None:
         await wait_until(lambda: bool(job.address))
         for executor in job.executors.values():  # they do not listen: told as if they did
             executor.part = replace(executor.part, am_address=job.address)
-        await wait_until(lambda: job.master.executors.on_connected == 3)
+        await wait_until(lambda: job.master.executors.connected_count == 3)
         await wait_until(lambda: all(executor.attempt == 2 for executor in job.executors.values()))
         assert all(executor.runs for executor in job.executors.values())
         for executor in job.executors.values():
@@ -198,7 +198,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         for attempt in range(2, 6):
             await wait_until(lambda: _all_run(job) and _known(job))
             await job.die()
-            await wait_until(lambda: job.master.executors.on_connected == 3)
+            await wait_until(lambda: job.master.executors.connected_count == 3)
             assert job.attempt == attempt
         for executor in job.executors.values():
             executor.exit(OK)

@@ -60,7 +60,7 @@ def test_a_lost_connection_and_container_need_no_report(tmp_path: Path) -> None:
         (container, executor), *_ = job.executors.items()
         job.sees_ends = False
         await executor.die()
-        await wait_until(lambda: job.master.executors.on_connected == 0)
+        await wait_until(lambda: job.master.executors.connected_count == 0)
         job.source.end(container, "its executor was killed by SIGKILL")
         job.sees_ends = True
         await wait_until(lambda: any(e.runs for e in job.executors.values() if e is not executor))

@@ -10,8 +10,7 @@ import pytest
 
 from tests.support.waiting import wait_until
 from tony.am import web_listener
-from tony.am.fallback_page import render_fallback_page
-from tony.am.web_listener import WebListener
+from tony.am.web_listener import WebListener, render_fallback_page
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 

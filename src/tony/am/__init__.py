@@ -11,5 +11,5 @@ log of the previous AM attempt, `reattach_caller` calls executors that do not kn
 
 Clients get reports (`subscribers`), output (`log_relay`), metrics (`metrics_store`), stack traces (`stack_relay`) and
 connections to ports of tasks (`tunnel_broker`). `web_listener` listens for the cluster's proxy; `page_process` starts
-the process that serves the pages where the web packages are installed, else there is the `fallback_page`.
+the process that serves the pages where the web packages are installed, else there is one plain page.
 """

@@ -355,7 +355,7 @@ class Executors:
         return len(self._by_container)
 
     @property
-    def on_connected(self) -> int:
+    def connected_count(self) -> int:
         """The number of executors that are connected now."""
         return len(self._by_connection)
 
