@@ -112,11 +112,13 @@ def test_series_of_a_previous_attempt_come_first() -> None:
     """As if there had been one AM all the time."""
     chance = Random(7)
     samples = [(5.0 * each, chance.random()) for each in range(400)]
-    whole, early, late = fed(samples, budget=2_000), fed(samples[:300], budget=2_000), fed(samples[300:], budget=2_000)
+    whole, early, late = fed(samples, budget=2_000), fed(samples[:300], budget=2_000), fed([], budget=2_000)
     track = early.tracks["worker:0"]
     column = track.columns[0]
     assert column
-    late.adopt("worker:0", track.level, track.first, {"cpu": column[: 3 * len(track.counts)]})
+    late.restore("worker:0", track.level, track.first, {"cpu": column[: 3 * len(track.counts)]})
+    for at, value in samples[300:]:
+        late.add("worker:0", at, {"cpu": value})
     assert one(late).at == one(whole).at
     for a, b in ((one(late).least, one(whole).least), (one(late).most, one(whole).most)):
         assert a == pytest.approx(b)

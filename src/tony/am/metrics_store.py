@@ -35,7 +35,6 @@ from tony.protocol.client_messages import GetMetrics, Measured
 from tony.protocol.executor_messages import Sample
 
 if TYPE_CHECKING:
-    from tony.history.metrics_schema import StoredTaskMetrics
     from tony.history.metrics_writer import MetricsWriter
 
 T = TypeVar("T")
@@ -67,6 +66,8 @@ _MAX_SAMPLE_VALUES = 200
 _MAX_CHECKPOINTS = 100_000
 #: Of these, how many are buffered while the file cannot be written.
 _MAX_WAITING_CHECKPOINTS = 10_000
+#: Samples kept while the metrics of earlier AM attempts are loaded.
+_MAX_EARLY_SAMPLES = 10_000
 #: Timeout of the last write in seconds.
 _LAST_WRITE_TIMEOUT_SECONDS = 10.0
 
@@ -93,7 +94,8 @@ class MetricsStore:
         self._state = state
         self._now = now
         self._path = path
-        self._late = late
+        #: Samples that arrive before the metrics of earlier AM attempts are loaded; None afterwards.
+        self._early: list[tuple[float, TaskId, Sample]] | None = [] if late else None
         metrics_interval = state.spec.metrics_interval
         least = max(metrics_interval, _MIN_INTERVAL_SECONDS, len(state.tasks) / SAMPLES_PER_SECOND)
         self.interval = least if metrics_interval > 0 else 0.0
@@ -119,6 +121,12 @@ class MetricsStore:
 
         Of a task attempt that has ended only its progress counts; of an unknown one it is ignored.
         """
+        if self._early is None:
+            self._ingest(task, message, self._now())
+        elif len(self._early) < _MAX_EARLY_SAMPLES:
+            self._early.append((self._now(), task, message))
+
+    def _ingest(self, task: TaskId, message: Sample, now: float) -> None:
         known = self._state.tasks.get(task)
         which = message.session, message.try_
         newest = (known.session, known.try_) if known else (0, 0)
@@ -126,7 +134,6 @@ class MetricsStore:
             self.refused += 1
             log.debug("ignored a sample of %s for session %d, task attempt %d", task, *which)
             return
-        now = self._now()
         at = max(0.0, now - max(0.0, message.ago))
         if which == newest:
             self.series.add(known.name, at, self._select_known_values(message.values))
@@ -248,10 +255,15 @@ class MetricsStore:
 
     async def keep(self) -> None:
         """Write the file periodically."""
+        try:
+            if self._early is not None and self.interval:
+                await self._restore()
+        finally:
+            early, self._early = self._early or [], None
+            for now, task, message in early:
+                self._ingest(task, message, now)
         if not self.interval:
             return
-        if self._late:
-            await self._restore()
         pause = min(_FIRST_WRITE_SECONDS, WRITE_INTERVAL_SECONDS)
         while True:
             await self._write_steps_for(pause)
@@ -394,7 +406,7 @@ class MetricsStore:
         return self._writer
 
     async def _restore(self) -> None:
-        """Load the metrics of earlier AM attempts, before those of this one."""
+        """Load the metrics of earlier AM attempts."""
         if not self._path.exists():
             return
         try:
@@ -415,49 +427,16 @@ class MetricsStore:
             log.exception("the metrics of earlier AM attempts cannot be read")
             return
         for number, each in enumerate(kept):
-            self._adopt(each)
+            level = round(math.log2(each.width / self.series.interval))
+            if level >= 0 and each.width == self.series.interval * (1 << level):
+                self.series.restore(each.task, level, each.first, each.series)
             if number % _BATCH_TASKS == 0:
                 await asyncio.sleep(0)
         self._checkpoints += count
-        for before in progress:
-            self._adopt_steps(before)
-
-    def _adopt(self, kept: StoredTaskMetrics) -> None:
-        level = round(math.log2(kept.width / self.series.interval))
-        if level >= 0 and kept.width == self.series.interval * (1 << level):
-            self.series.adopt(kept.task, level, kept.first, kept.series)
-
-    def _adopt_steps(self, progress: Progress) -> None:
-        """Restore the progress of a task attempt; attempts that reported since may have been behind it."""
-        attempts = self._attempts.setdefault(progress.task, {})
-        which = progress.session, progress.try_
-        before = [each.progress.step for key, each in attempts.items() if key < which]
-        if which in attempts:
-            attempt = attempts[which]
-            attempt.progress = replace(
-                progress,
-                step=attempt.progress.step,
-                at=attempt.progress.at,
-                changed_at=progress.changed_at
-                if progress.step == attempt.progress.step
-                else attempt.progress.changed_at,
-                total=attempt.progress.total if progress.total is None else progress.total,
-                unlisted=progress.unlisted + attempt.progress.unlisted,
-                stalls=(*progress.stalls, *(stall for stall in attempt.progress.stalls if stall[0] >= progress.at)),
-            )
-        else:
-            attempts[which] = AttemptProgress(progress, max(before, default=None), changed=False)
-        for key in sorted(attempts):
-            best = max((each.progress.step for other, each in attempts.items() if other < key), default=None)
-            attempt = attempts[key]
-            attempt.best = best
-            if (
-                best is not None
-                and attempt.progress.first_at >= 0
-                and not attempt.progress.behind
-                and attempt.progress.first_step <= best
-            ):
-                attempt.progress, attempt.changed = replace(attempt.progress, behind=True), True
+        for before in sorted(progress, key=lambda each: (each.session, each.try_)):
+            attempts = self._attempts.setdefault(before.task, {})
+            best = max((each.progress.step for each in attempts.values()), default=None)
+            attempts[before.session, before.try_] = AttemptProgress(before, best, changed=False)
 
     async def _run_in_writer(self, work: Callable[[], T]) -> T:
         """Run one piece of work at a time; it continues if the caller is cancelled."""

@@ -7,9 +7,8 @@ the timeout. Executors on a Unix socket need no call.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tony.errors import ConnectionFailedError, ProtocolError
@@ -110,8 +109,7 @@ class ReattachCaller(Generic[Who]):
         self._address = address
         self._timeout = timeout
         self._missing: dict[Who, str] = {}
-        self._calls: list[tuple[float, int, Who, Iterator[float]]] = []
-        self._made = 0
+        self._slots = asyncio.Semaphore(MAX_PARALLEL)
         self._all_attached = asyncio.Event()
 
     def on_attached(self, who: Who) -> None:
@@ -128,12 +126,9 @@ class ReattachCaller(Generic[Who]):
         if not addresses:
             return frozenset()
         self._missing.update(addresses)
-        now = asyncio.get_running_loop().time()
-        for who in addresses:
-            self._call_at(now, who, iter(_BACKOFF))
         log.info("calling %d executors", len(addresses))
         async with asyncio.TaskGroup() as group:
-            callers = [group.create_task(self._call_on()) for _ in range(min(MAX_PARALLEL, len(addresses)))]
+            callers = [group.create_task(self._call_until_attached(who)) for who in addresses]
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._all_attached.wait()
@@ -143,25 +138,17 @@ class ReattachCaller(Generic[Who]):
                 caller.cancel()
         return frozenset(self._missing)
 
-    def _call_at(self, at: float, who: Who, pauses: Iterator[float]) -> None:
-        self._made += 1  # orders calls of the same time, since the keys need not be comparable
-        heapq.heappush(self._calls, (at, self._made, who, pauses))
-
-    async def _call_on(self) -> None:
-        """Make calls, one of several workers. Each handles one executor at a time, so none is called twice at once."""
-        loop = asyncio.get_running_loop()
-        while self._calls:
-            at, _, who, pauses = heapq.heappop(self._calls)
-            await asyncio.sleep(at - loop.time())
-            address = self._missing.get(who)
-            if address is None:
-                continue
-            try:
-                is_coming = await call_executors(address, self._credentials, self._attempt, self._address)
-            except ProtocolError as error:
-                log.error("%s has obeyed a later AM attempt: %s", who, error)
-                self.superseded = True
-                self._all_attached.set()
-                return
-            pause = next(pauses)
-            self._call_at(loop.time() + (_CONNECT_SECONDS if is_coming else pause), who, pauses)
+    async def _call_until_attached(self, who: Who) -> None:
+        for pause in _BACKOFF:
+            async with self._slots:
+                address = self._missing.get(who)
+                if address is None:
+                    return
+                try:
+                    is_coming = await call_executors(address, self._credentials, self._attempt, self._address)
+                except ProtocolError as error:
+                    log.error("%s has obeyed a later AM attempt: %s", who, error)
+                    self.superseded = True
+                    self._all_attached.set()
+                    return
+            await asyncio.sleep(_CONNECT_SECONDS if is_coming else pause)

@@ -131,44 +131,23 @@ class SeriesStore:
             if value > column[at3 + 2]:
                 column[at3 + 2] = value
 
-    def adopt(self, task: str, level: int, first: int, columns: Mapping[str, Sequence[float]]) -> None:
-        """Insert what an earlier AM attempt stored before what this one has.
+    def restore(self, task: str, level: int, first: int, columns: Mapping[str, Sequence[float]]) -> None:
+        """Take what an earlier AM attempt stored of a task, before its first sample in this one.
 
         Args:
             columns: by name, three numbers a bucket, all of one length.
         """
-        old = self.tracks.get(task)
+        track = self.tracks.get(task)
         count = max((len(column) // 3 for column in columns.values()), default=0)
-        if old is None or not count:
+        if track is None or not count:
             return
-        track = Track(task, old.number, level, first, array("I", [1 << level] * count), count)
-        self._arrays -= sum(column is not None for column in old.columns)
-        self.tracks[task] = track
+        track.level, track.first, track.allocated = level, first, count
+        track.counts = array("I", [1 << level] * count)
         for name, numbers in columns.items():
             column = self._ensure_column(track, name)
             if column is not None:
                 column[: len(numbers)] = array("f", numbers)
-        for offset, samples in enumerate(old.counts):
-            if samples:
-                self._merge(track, old, offset)
-        track.anew, track.dirty = True, track.first
-
-    def _merge(self, track: Track, other: Track, offset: int) -> None:
-        """Merge one bucket of another track of the same task."""
-        place = self._ensure_bucket(track, (other.first + offset + 0.5) * self.find_bucket_width(other))
-        at, at3 = place - track.first, 3 * (place - track.first)
-        before, more = track.counts[at], other.counts[offset]
-        track.counts[at] = before + more
-        for number, other_column in enumerate(other.columns):
-            column = self._ensure_column(track, self.names[number]) if other_column is not None else None
-            if other_column is None or column is None or other_column[3 * offset + 1] != other_column[3 * offset + 1]:
-                continue
-            merged, new = column[at3 : at3 + 3], other_column[3 * offset : 3 * offset + 3]
-            if merged[1] != merged[1]:
-                column[at3 : at3 + 3] = new
-            else:
-                mean = (merged[1] * before + new[1] * more) / (before + more)
-                column[at3 : at3 + 3] = array("f", (min(merged[0], new[0]), mean, max(merged[2], new[2])))
+        track.anew, track.dirty = True, first
 
     def answer(self, tasks: Collection[str], names: Collection[str], most: int) -> tuple[tuple[Points, ...], bool]:
         """Return the newest buckets of some series, and whether there are more than one message may hold.
