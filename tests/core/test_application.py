@@ -756,6 +756,19 @@ def test_group_time_out(rule: OnTimeout, exit_code: int) -> None:
     _, code, cause = outcome(simulation)
     assert (code, cause) == (exit_code, "group-timeout" if exit_code else None)
     assert states(simulation)["evaluator:0"] == ("failed" if exit_code else "stopped")
+    if exit_code:
+        reason = simulation.failure.reason
+        said = ("1 m 00 s", "evaluator:0", "running", "group trainers", "roles.evaluator.timeout_after")
+        assert mentions(reason, *said)
+
+
+def test_a_group_time_out_counts_for_tasks_without_a_container() -> None:
+    """LinkedIn TonY started the limit when all had a container; here no task waits for ever."""
+    late = Role(timeout_after=TimeoutAfter(group="g", limit=60.0), after={"worker": AfterCondition.SUCCEEDED})
+    simulation = started(replace(roles(worker=Role(), report=late), groups={"g": ("worker",)}))
+    simulation.capacity = 0
+    simulation.exit(task("worker:0"), OK)
+    assert outcome(simulation) == ("failed", 1, "group-timeout")
 
 
 def test_after_an_ignored_time_out_a_failure_still_counts() -> None:

@@ -26,32 +26,6 @@ def test_the_earliest_is_next() -> None:
     assert timers.all == {named("a"): 2.0, named("b"): 2.0}
 
 
-def test_a_deadline_can_be_moved() -> None:
-    """Forwards and backwards; only the last word holds."""
-    timers = Timers()
-    for at in (5.0, 9.0, 3.0, 7.0):
-        timers.set(named("a"), at)
-    assert timers.find_next() == (7.0, named("a"))
-    assert not timers.pop_due(named("a"), 6.9)
-    assert timers.pop_due(named("a"), 7.0)
-    assert timers.find_next() is None
-
-
-def test_a_deadline_fires_once() -> None:
-    """Not early, not twice, not if it was cancelled or never set."""
-    timers = Timers()
-    timers.set(named("a"), 5.0)
-    assert not timers.pop_due(named("a"), 4.999)
-    assert named("a") in timers
-    assert timers.pop_due(named("a"), 5.0)
-    assert named("a") not in timers
-    assert not timers.pop_due(named("a"), 6.0)
-    timers.set(named("b"), 1.0)
-    timers.cancel(named("b"))
-    timers.cancel(named("never set"))
-    assert not timers.pop_due(named("b"), 2.0)
-
-
 def test_clearing_forgets_all() -> None:
     timers = Timers()
     timers.set(named("a"), 5.0)

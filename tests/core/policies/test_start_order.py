@@ -44,27 +44,11 @@ def test_one_waits_for_another(condition: AfterCondition, words: str, answers: d
     assert (ready, never) == expected
 
 
-def test_roles_without_conditions_start_at_once() -> None:
-    state = standing(roles(a=Role(), b=Role(), c=Role(after={"a": STARTED})))
-    assert [role.name for role in find_newly_ready(state.roles)] == ["a", "b"]
-    state.roles["a"].ready = True
-    assert [role.name for role in find_newly_ready(state.roles)] == ["b"]
-
-
 def test_all_that_is_waited_for_counts() -> None:
     """One of two is not enough."""
     spec = roles(a=Role(), b=Role(), c=Role(after={"a": SUCCEEDED, "b": STARTED}))
     assert list(find_newly_ready(standing(spec, a="succeeded", b="requested").roles)) == []
     assert [r.name for r in find_newly_ready(standing(spec, a="succeeded", b="running").roles)] == ["c"]
-
-
-def test_tasks_finished_in_an_earlier_session_satisfy_conditions() -> None:
-    """In whatever state they are."""
-    for condition in AfterCondition:
-        state = standing(two(condition))
-        state.roles["a"].finished = True
-        assert [role.name for role in find_newly_ready(state.roles)] == ["b"]
-        assert list(find_newly_blocked(state.roles)) == []
 
 
 def test_reasons_name_the_awaited_roles() -> None:

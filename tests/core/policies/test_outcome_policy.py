@@ -46,24 +46,8 @@ def test_tracked_roles_make_success(words: dict[str, str], stop_on: StopOn, reas
     assert (success.rule if success else None) == reason
 
 
-def test_a_role_that_finished_in_an_earlier_session_is_over() -> None:
-    """It is not run again and holds nothing up."""
-    state = standing(roles(prep=Role(), worker=Role()), worker="succeeded")
-    assert judge_success(state) is None
-    state.roles["prep"].finished = True
-    assert judge_success(state)
-
-
 def test_worker_zero_is_the_chief_where_there_is_none() -> None:
     """`stop_on = "chief"` then speaks of it."""
     spec = replace(roles(worker=Role(instances=2)), stop_on=StopOn.CHIEF)
     assert judge_success(standing(spec, worker="running succeeded")) is None
     assert judge_success(standing(spec, worker="succeeded running"))
-
-
-def test_a_role_that_became_untracked_is_not_waited_for() -> None:
-    """After an ignored group time-out the others are enough."""
-    state = standing(roles(worker=Role(), evaluator=Role()), worker="succeeded", evaluator="running")
-    assert judge_success(state) is None
-    state.roles["evaluator"].kind = RoleKind.UNTRACKED
-    assert judge_success(state)

@@ -1,4 +1,4 @@
-"""What ended a job in LinkedIn TonY, row by row: `failure_policy = "chief-or-all"`, its default.
+"""Which exits end a job under each failure policy; `chief-or-all` is that of LinkedIn TonY, row by row.
 
 Where LinkedIn TonY had a defect, the row says what is right.
 """
@@ -18,7 +18,7 @@ from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.setting_choices import FailurePolicy, OnTimeout, RoleKind
 
 U, S = RoleKind.UNTRACKED, RoleKind.SIDECAR
-ANY = FailurePolicy.ANY_TASK
+ANY, TRACKED = FailurePolicy.ANY_TASK, FailurePolicy.ANY_TRACKED
 
 #: What happens, in order: who ends, and how.
 Story = Sequence[tuple[str, ExitStatus]]
@@ -53,6 +53,7 @@ TWO_CHIEFS = {"chief": Role(instances=2), "worker": Role()}
 WITH_PS = {**WORKERS, "ps": Role(kind=U)}
 WITH_BOARD = {**WORKERS, "tensorboard": Role(kind=S)}
 GUARDED = {**WORKERS, "db": Role(stop_on_failure=True)}
+SIDECAR_GUARD = {**WORKERS, "db": Role(kind=S, stop_on_failure=True)}
 BOARD, PS = ("tensorboard:0", FAILED), ("ps:0", FAILED)
 W0, W1, W2 = "worker:0", "worker:1", "worker:2"
 
@@ -81,6 +82,12 @@ TABLE: list[tuple[str, JobSpec, Story, str]] = [
     ("fail-on-worker-failure: any tracked one", job(WORKERS, ANY), [(W1, FAILED)], "failed: worker:1"),
     ("any untracked one", job(WITH_PS, ANY), [PS], "failed: ps:0"),
     ("and any sidecar", job(WITH_BOARD, ANY), [BOARD], "failed: tensorboard:0"),
+    ("a guard ends the job, also as a sidecar", job(SIDECAR_GUARD), [("db:0", FAILED)], "failed: db:0"),
+    ("under any policy", job(SIDECAR_GUARD, TRACKED), [("db:0", FAILED)], "failed: db:0"),
+    ("a sidecar is no chief", job({"chief": Role(kind=S), "worker": Role()}), [("chief:0", FAILED)], CONTINUES),
+    ("any-tracked: any tracked one", job(WORKERS, TRACKED), [(W1, FAILED)], "failed: worker:1"),
+    ("an untracked one", job(WITH_PS, TRACKED), [PS], "failed: ps:0"),
+    ("but no sidecar", job(WITH_BOARD, TRACKED), [BOARD], CONTINUES),
 ]
 
 
