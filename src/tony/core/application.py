@@ -76,10 +76,11 @@ class Application:
     Args:
         job_id: seeds the jitter, nothing else.
         spec: the resolved job.
+        on_moved: called with each task whose state has changed.
     """
 
-    def __init__(self, job_id: str, spec: JobSpec) -> None:
-        self.state = State(job_id, spec)
+    def __init__(self, job_id: str, spec: JobSpec, on_moved: Callable[[Task], None] | None = None) -> None:
+        self.state = State(job_id, spec, on_moved)
         self._last_wake: tuple[float, Deadline] | None = None
 
     def handle(self, event: ev.Event, now: float) -> list[Action]:

@@ -246,9 +246,11 @@ class Final:
 class State:
     """The whole state of one job: what was decided, and what was observed.
 
+    Args:
+        on_moved: called with each task whose state has changed.
+
     Attributes:
         containers: id -> those that were granted and have not ended; ended_ids: ids of those that have.
-        moved: called with each task whose state has changed.
 
         attempt: the current AM attempt.
         settings: digest of the resolved job.
@@ -288,7 +290,7 @@ class State:
         ended_at: when the job ended.
     """
 
-    def __init__(self, job_id: str, spec: JobSpec) -> None:
+    def __init__(self, job_id: str, spec: JobSpec, on_moved: Callable[[Task], None] | None = None) -> None:
         self.job_id = job_id
         self.spec = spec
         self.job = JobState.SUBMITTED
@@ -297,7 +299,7 @@ class State:
         self.containers: dict[str, GrantedContainer] = {}
         self.ended_ids: set[str] = set()
         self.timers = Timers()
-        self.moved: Callable[[Task], None] | None = None
+        self._on_moved = on_moved
         # The AM attempt, its scheduler and its recovery:
         self.attempt = 0
         self.am_pid = 0
@@ -365,8 +367,8 @@ class State:
         task.state = target
         task.since = now
         self.living += (target in LIVING_TASK_STATES) - (before in LIVING_TASK_STATES)
-        if self.moved:
-            self.moved(task)
+        if self._on_moved:
+            self._on_moved(task)
 
     def move_job(self, move: JobMove) -> None:
         """Apply one transition of the job table."""

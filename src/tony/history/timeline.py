@@ -176,10 +176,9 @@ class TimelineReader:
     """Builds a timeline incrementally from the events of a log."""
 
     def __init__(self, record: JobRecord) -> None:
-        self._app = Application(record.job_id, record.spec)
-        self._state = self._app.state
         self._changed_tasks: list[Task] = []
-        self._state.moved = self._changed_tasks.append
+        self._app = Application(record.job_id, record.spec, self._changed_tasks.append)
+        self._state = self._app.state
         self._rows = {task.id: _Row(task, []) for task in self._state.tasks.values()}
         self._queued_since: float | None = 0.0
         self._sessions: list[tuple[int, float, str]] = []
