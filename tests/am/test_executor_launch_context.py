@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import task
-from tony.am.executor_launch_context import build_container_setup, build_task_part
+from tony.am.executor_instructions import build_container_setup, build_task_part
 from tony.core.actions import Launch
 from tony.errors import PlatformError
 from tony.frameworks.no_framework import NoFramework

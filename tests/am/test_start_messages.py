@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.core.specs import workers
-from tony.am.start_messages import StartMessages
+from tony.am.executor_instructions import StartMessages
 from tony.core.actions import Start
 from tony.errors import PlatformError, UserError
 from tony.frameworks.base import Framework, TaskView

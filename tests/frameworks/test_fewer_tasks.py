@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.am.executor_launch_context import build_task_part
-from tony.am.start_messages import StartMessages
+from tony.am.executor_instructions import StartMessages, build_task_part
 from tony.config.load import load as load_job
 from tony.core.actions import Launch, Start
 from tony.errors import ConfigError

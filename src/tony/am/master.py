@@ -17,11 +17,10 @@ from typing import Any, assert_never
 from tony import clock
 from tony.am.durability_barrier import DurabilityBarrier
 from tony.am.executor_connections import Executors
-from tony.am.executor_launch_context import build_container_setup, build_task_part, compute_executor_lease
+from tony.am.executor_instructions import StartMessages, build_container_setup, build_task_part, compute_executor_lease
 from tony.am.metrics_store import MetricsStore
 from tony.am.notifications import Notifications
 from tony.am.recovery import find_known_containers
-from tony.am.start_messages import StartMessages
 from tony.am.subscribers import Subscribers
 from tony.am.unconfirmed_ends import UnconfirmedEnds
 from tony.clock import JobClock
@@ -107,7 +106,6 @@ class Master:
         self._starts = StartMessages(job.record, framework, attempt)
         self._timer: asyncio.TimerHandle | None = None
         self._finish: act.Finish | None = None
-        self._has_peers = asyncio.Event()
         same_host = allocator.capabilities.same_host
         self._unconfirmed_ends = UnconfirmedEnds(app, self.feed, same_host=same_host)
         self._on_attached: Callable[[TaskId], None] = lambda task: None
@@ -121,8 +119,6 @@ class Master:
         self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.build_report)
         journal = allocator.journal(job.folder.events(attempt), self.on_durable)
         self._barrier = DurabilityBarrier(self._perform_all, journal)
-        if len(self.executors):
-            self._has_peers.set()
 
     def start(self, started: ev.AttemptStarted, addresses: AmAddresses) -> None:
         """Start the tasks that run the job to its end. Events fed before are handled after `started`.
@@ -389,7 +385,6 @@ class Master:
         if isinstance(message, Attach):
             peer = self.executors.attach(connection, message)
             if peer:
-                self._has_peers.set()
                 self._on_attached(peer.task)
                 self._allocator.on_attached(peer.container)
                 reattach_actions = self.app.find_reattach_actions(peer.container, peer.incarnation)
@@ -416,7 +411,6 @@ class Master:
                 connection.send(Report(report=self.build_report()))
             case Watch(ages=ages):
                 self.subscribers.add(connection, ages=ages)
-                self._has_peers.set()
             case KillJob(actor=actor, now=at_once):
                 self.feed(ev.KillRequested(actor=_parse_user(actor), now=at_once))
                 connection.send(Done())
@@ -449,14 +443,10 @@ class Master:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
 
     async def _watch_liveness(self) -> None:
-        """Check executors and subscribers as long as there are any."""
         while True:
-            await self._has_peers.wait()
             await asyncio.sleep(self.executors.interval)
             self.executors.check()
             self.subscribers.on_time_passed()
-            if not len(self.executors) and not len(self.subscribers):
-                self._has_peers.clear()
 
 
 def _on_failure_classified(action: act.ReportFailure) -> ev.FailureClassified:

@@ -13,9 +13,8 @@ from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
 from tests.support.simulation import Simulation
 from tony.am.executor_connections import Executors
-from tony.am.executor_launch_context import build_task_part
+from tony.am.executor_instructions import StartMessages, build_task_part
 from tony.am.metrics_store import MetricsStore
-from tony.am.start_messages import StartMessages
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.report_builder import ReportContext, build_report
