@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tests.am.in_process_job import FakeJournal
 from tony.am.durability_barrier import DurabilityBarrier
 from tony.core.actions import Action, OpenSession, Stop, WakeAt
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.model.ids import TaskId
-from tony.schedulers.allocator_interface import Journal
 
 STOP = Stop(task=TaskId(role="worker", index=0), session=1, try_=1, grace=1.0)
 OPEN = OpenSession(session=2)
 WAKE = WakeAt(at=3.0, deadline=Deadline(DeadlineKind.RESTART))
-
-
-class FakeJournal(Journal):
-    """Takes everything; says nothing by itself."""
-
-    def __init__(self) -> None:
-        self.urgent = 0
-
-    def note_written(self, size: int, *, urgent: bool) -> None:
-        self.urgent = size if urgent else self.urgent
-
-    async def finish(self) -> None:
-        """Nothing is left."""
 
 
 class Seen:

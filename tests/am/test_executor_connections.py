@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 
+from tests.am.fake_connection import FakeConnection
 from tests.core.specs import OK, roles, task, workers
 from tests.support.simulation import Simulation
 from tony import clock
@@ -28,30 +28,6 @@ from tony.protocol.executor_messages import (
     Ready,
     Welcome,
 )
-from tony.protocol.messages import Message
-from tony.rpc.connection import RpcConnection
-
-
-class Wire:
-    """A connection that keeps what goes out."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.refused: list[str] = []
-        self.open = True
-
-    def send(self, message: Message) -> None:
-        self.sent.append(message)
-
-    def refuse(self, code: str, reason: str) -> None:
-        self.refused.append(code)
-
-    def close(self) -> None:
-        self.open = False
-
-    @property
-    def me(self) -> RpcConnection:
-        return cast(RpcConnection, self)
 
 
 class Scene:
@@ -80,9 +56,9 @@ class Scene:
         app = self.simulation.app
         return Executors(app, attempt, self.fed.append, self.time, self.metrics, lambda: self.in_charge, overlap)
 
-    def attach(self, who: str = "worker:0", incarnation: str = "i-1", **more: object) -> Wire:
+    def attach(self, who: str = "worker:0", incarnation: str = "i-1", **more: object) -> FakeConnection:
         """A connection on which an executor has attached."""
-        wire = Wire()
+        wire = FakeConnection()
         container = {"worker:0": "c-1", "worker:1": "c-2"}.get(who, "c-1")
         said = {"task": who, "container": container, "incarnation": incarnation, "highest_attempt": 1, "pid": 5}
         self.desk.attach(wire.me, Attach(**{**said, "host": "h", **more}))  # type: ignore[arg-type]
@@ -143,7 +119,7 @@ def test_a_new_connection_replaces_the_old_one(scene: Scene) -> None:
     """The same executor came back before we noticed that it was gone."""
     old = scene.attach()
     new = scene.attach()
-    assert (old.open, new.open, scene.desk.connected_count) == (False, True, 1)
+    assert (old.over, new.over, scene.desk.connected_count) == (True, False, 1)
     scene.desk.on_closed(old.me)
     scene.desk.send(task("worker:0"), Prepare(session=1))
     assert new.sent[-1] == Prepare(session=1)
@@ -311,9 +287,9 @@ def test_late_reports_of_an_ended_container_count_for_a_while(scene: Scene) -> N
     scene.desk.on_message(wire.me, ready(1))
     assert [event.kind for event in scene.fed] == ["registered"]
     check_for(scene, int(REPORT_WAIT_SECONDS))
-    assert wire.open
+    assert not wire.over
     check_for(scene, 1)
-    assert (wire.open, scene.desk.connected_count) == (False, 0)
+    assert (wire.over, scene.desk.connected_count) == (True, 0)
     assert not scene.desk.on_message(wire.me, ready(2))
     check_for(scene, 20)
     assert [event.kind for event in scene.fed] == ["registered"]
@@ -402,7 +378,7 @@ def test_a_given_up_container_is_forgotten_after_its_lease(scene: Scene) -> None
     del scene.simulation.app.state.containers["c-1"]
     scene.now += 1.0
     scene.desk.check()
-    before = wire.open
+    before = wire.over
     scene.now += 3.0
     scene.desk.check()
-    assert (before, wire.open, len(scene.desk)) == (True, False, 0)
+    assert (before, wire.over, len(scene.desk)) == (False, True, 0)

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from tests.am.fake_connection import FakeConnection
 from tests.am.in_process_job import InProcessJob, play, succeed
 from tests.core.specs import OK, workers
 from tests.support.waiting import wait_until
@@ -21,32 +22,9 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message
 from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 from tony.rpc.client_connection import connect
-from tony.rpc.connection import RpcConnection
 
 TASKS = [TaskId("worker", index) for index in range(3)]
 WORKER = TASKS[0]
-
-
-class Wire:
-    """A client's connection that keeps what goes out."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message] = []
-        self.refused: list[str] = []
-
-    def send(self, message: Message) -> None:
-        self.sent.append(message)
-
-    def refuse(self, code: str, reason: str) -> None:
-        self.refused.append(code)
-
-    @property
-    def me(self) -> RpcConnection:
-        return cast(RpcConnection, self)
-
-    def taken(self) -> list[Message]:
-        taken, self.sent = self.sent, []
-        return taken
 
 
 class Scene:
@@ -56,14 +34,14 @@ class Scene:
         self.told: list[tuple[TaskId, Message]] = []
         self.there = set(TASKS)
         self.relay = LogRelay(self._send, TASKS, late=late)
-        self.client = Wire()
+        self.client = FakeConnection()
 
     def _send(self, task: TaskId, message: Message) -> bool:
         if task in self.there:
             self.told.append((task, message))
         return task in self.there
 
-    def on_request(self, reader: int = 7, client: Wire | None = None, **more: object) -> None:
+    def on_request(self, reader: int = 7, client: FakeConnection | None = None, **more: object) -> None:
         said = {"reader": reader, "task": "worker:0", "stream": "out", "wait": True, **more}
         self.relay.on_request((client or self.client).me, ReadLog(**said))  # type: ignore[arg-type]
 
@@ -75,7 +53,7 @@ class Scene:
 def test_requests_and_pieces_are_routed() -> None:
     """Two clients that use the same request number do not get each other's pieces."""
     scene = Scene()
-    other = Wire()
+    other = FakeConnection()
     scene.on_request(name="n", offset=5, most=10**9)
     first = scene.number()
     assert scene.told == [

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.am.fake_connection import FakeConnection
 from tests.am.in_process_job import InProcessJob, play, succeed
 from tests.core.specs import OK, workers
 from tests.support.fake_executor import FakeExecutor
@@ -42,48 +43,6 @@ TASKS = [TaskId("worker", index) for index in range(2)]
 OPEN = OpenTunnel(task="worker:0", port=8888)
 
 
-class Wire:
-    """A connection that keeps what goes out, and says of itself what a test wants."""
-
-    def __init__(self) -> None:
-        self.sent: list[Message | bytes] = []
-        self.refused: list[str] = []
-        self.peer = "ann"
-        self.is_full = self.hung_up = self.paused = self.over = False
-        self.drained: list[Callable[[], None]] = []
-
-    def send(self, message: Message) -> None:
-        self.sent.append(message)
-
-    def send_frame(self, frame: bytes) -> None:
-        self.sent.append(frame)
-
-    def refuse(self, code: str, reason: str) -> None:
-        self.refused.append(code)
-
-    def pause_reading(self) -> None:
-        self.paused = True
-
-    def resume_reading(self) -> None:
-        self.paused = False
-
-    def call_when_drained(self, call: Callable[[], None]) -> None:
-        self.drained.append(call)
-
-    def abort(self, *, reset: bool = False) -> None:
-        self.over = True
-
-    close = abort
-
-    @property
-    def me(self) -> RpcConnection:
-        return cast(RpcConnection, self)
-
-    def taken(self) -> list[Message | bytes]:
-        taken, self.sent = self.sent, []
-        return taken
-
-
 class Scene:
     """Tunnels with one client, and executors that keep what they are told."""
 
@@ -91,7 +50,7 @@ class Scene:
         self.told: list[DialTunnel] = []
         self.there = True
         self.tunnels = TunnelBroker(self._send, TASKS, lambda tasks: most, patience)
-        self.client, self.far = Wire(), Wire()
+        self.client, self.far = FakeConnection(), FakeConnection()
 
     def _send(self, task: TaskId, message: Message) -> bool:
         if self.there:
@@ -169,7 +128,7 @@ def test_only_the_tasks_own_executor_may_say_that_it_failed() -> None:
 def test_there_may_be_so_many_and_no_more() -> None:
     """What has ended does not count any longer."""
     scene = Scene(most=2)
-    clients = [Wire() for _ in range(3)]
+    clients = [FakeConnection() for _ in range(3)]
     for client in clients:
         scene.tunnels.open(client.me, OPEN)
     [failed] = clients[2].taken()
