@@ -10,7 +10,7 @@ from tests.fuzz.target import Target
 from tony.schedulers.local.claims import claim_policy
 from tony.schedulers.local.claims.claim_policy import Claim
 from tony.schedulers.local.claims.machine_capacity import Machine
-from tony.schedulers.local.containers import cleanup
+from tony.schedulers.local.containers.container_recovery import read_launch_record
 from tony.storage.cache import digest_index, manifest
 from tony.storage.cache.digest_index import DigestIndex, Stamp
 from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
@@ -63,7 +63,7 @@ def remnants(data: bytes) -> None:
     """What a master that died has left for others to end."""
     place = scratch("remains") / "remains"
     place.write_bytes(data)
-    found = cleanup.read_launch_record(place)
+    found = read_launch_record(place)
     assert all(pid > 0 for pid in found.executors)
 
 

@@ -26,7 +26,7 @@ from tony.model.staged_files import StagedRole
 from tony.schedulers.allocator_interface import KnownContainer
 from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
-from tony.schedulers.local.containers import cleanup
+from tony.schedulers.local.containers.container_recovery import read_launch_record
 from tony.storage.environments.localization import Interpreter
 from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_task_part, build_two_roles
 
@@ -100,7 +100,7 @@ async def test_an_executor_gets_its_host_folders_and_environment(tmp_path: Path)
         assert part.marker.startswith(f"{made.job_id}/{container}/")
         report = await made.report(container)
         assert report["session"] == report["pid"]
-        noted = cleanup.read_launch_record(folder.remains)
+        noted = read_launch_record(folder.remains)
         assert (noted.groups, list(noted.executors)) == (part.cgroup, [report["pid"]])
 
 

@@ -28,11 +28,10 @@ from tony.schedulers.local.claims.machine_capacity import measure
 from tony.schedulers.local.claims.peak_demand import needs
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.schedulers.local.claims.role_allocation import RoleAllocation
-from tony.schedulers.local.containers import cleanup
-from tony.schedulers.local.containers.container_recovery import LocalContainerRecovery
+from tony.schedulers.local.containers.cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
+from tony.schedulers.local.containers.container_recovery import LocalContainerRecovery, read_launch_record
 from tony.schedulers.local.containers.fork_server import ForkServer
 from tony.schedulers.local.containers.local_container import ContainerStage, LocalContainer
-from tony.schedulers.local.containers.orphan_cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
 from tony.schedulers.local.containers.task_launcher import HOST, TaskLauncher
 from tony.schedulers.local.feasibility import find_unsatisfiable_requests
 from tony.schedulers.local.settings import read_settings
@@ -145,7 +144,7 @@ class LocalAllocator(ContainerAllocator):
             return ()
         self._number = max(self._number, await to_thread(self._recovery.find_highest_number))
         await self._orphan_cleanup.end_helpers()
-        noted = cleanup.read_launch_record(self._job.folder.remains)
+        noted = read_launch_record(self._job.folder.remains)
         new = [container for container in known if container.id not in self._containers]
         for held in self._recovery.reattach(new, noted, self._orphan_cleanup.supervisor):
             self._containers[held.id] = held

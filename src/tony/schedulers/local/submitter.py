@@ -19,7 +19,8 @@ from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims import ledger
 from tony.schedulers.local.claims.machine_capacity import measure
 from tony.schedulers.local.claims.peak_demand import compute_peak
-from tony.schedulers.local.containers import cleanup
+from tony.schedulers.local.containers.cleanup import EXECUTOR_VARIABLE, end_job
+from tony.schedulers.local.containers.container_recovery import read_launch_record
 from tony.schedulers.local.feasibility import find_limit_problems, find_unsatisfiable_requests
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
 from tony.schedulers.local.supervision.am_start import build_master_command, start_master
@@ -95,7 +96,7 @@ class LocalSubmitter(Submitter):
                     "vcores": role.resources.vcores,
                     "gpus": role.resources.gpus,
                     "executor": command(*settings.executor.split()),
-                    "environment": ["inherited", cleanup.EXECUTOR_VARIABLE],
+                    "environment": ["inherited", EXECUTOR_VARIABLE],
                     "program_environment": sorted(spec.env_of(name)),
                 }
                 for name, role in spec.effective_roles.items()
@@ -116,9 +117,9 @@ class LocalSubmitter(Submitter):
             return None
 
     async def sweep(self, folder: JobFolder) -> None:
-        launched = cleanup.read_launch_record(folder.remains)
+        launched = read_launch_record(folder.remains)
         for _ in range(_KILL_ATTEMPTS):
-            if await to_thread(cleanup.end_job, folder.job_id, launched):
+            if await to_thread(end_job, folder.job_id, launched):
                 break
         folder.remains.unlink(missing_ok=True)
         recorded, _ = read_settings(load_recorded_values(folder))

@@ -13,8 +13,15 @@ import pytest
 
 from tony.linux import process
 from tony.schedulers.local.containers import cleanup
+from tony.schedulers.local.containers.container_recovery import (
+    Launched,
+    LaunchRecord,
+    find_highest_container_number,
+    read_launch_record,
+    record_launch,
+)
 
-NOTHING = cleanup.LaunchRecord()
+NOTHING = LaunchRecord()
 ADOPTER = Path(__file__).with_name("dying_am.py")
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -91,17 +98,15 @@ def test_watchdog_may_finish(start: Start, tmp_path: Path) -> None:
 def test_a_launch_is_recorded_for_the_cleanup(tmp_path: Path, start: Start) -> None:
     """The record grows, and may be missing; a pid is recorded with its process's start time."""
     file = tmp_path / "remains"
-    assert cleanup.read_launch_record(file) == NOTHING
-    cleanup.record_launch(file, groups=("/a b", "/c"))
+    assert read_launch_record(file) == NOTHING
+    record_launch(file, groups=("/a b", "/c"))
     executor = start()
     born = process.start_time(executor.pid)
     assert born
-    held = cleanup.Launched(
-        container="c-1", role="w", pid=executor.pid, start=born, devices=("GPU-1", "0"), groups=("/a b",)
-    )
-    cleanup.record_launch(file, launched=held)
-    found = cleanup.read_launch_record(file)
-    assert found == cleanup.LaunchRecord(launched=(held,), groups=("/a b", "/c"))
+    held = Launched(container="c-1", role="w", pid=executor.pid, start=born, devices=("GPU-1", "0"), groups=("/a b",))
+    record_launch(file, launched=held)
+    found = read_launch_record(file)
+    assert found == LaunchRecord(launched=(held,), groups=("/a b", "/c"))
     assert found.executors == {executor.pid: born}
 
 
@@ -110,13 +115,13 @@ def test_line_that_a_full_disk_cut_short_is_left_out(tmp_path: Path, torn: str) 
     """It may name another job's resource, such as the parent of its control group; also when more is written after
     it."""
     file = tmp_path / "remains"
-    cleanup.record_launch(file, groups=("/a",))
+    record_launch(file, groups=("/a",))
     with file.open("a") as out:
         out.write(torn)
-    assert cleanup.read_launch_record(file) == cleanup.LaunchRecord(groups=("/a",))
-    held = cleanup.Launched(container="c-2", role="w", pid=1, start=2)
-    cleanup.record_launch(file, launched=held, groups=("/b",))
-    assert cleanup.read_launch_record(file) == cleanup.LaunchRecord(launched=(held,), groups=("/a", "/b"))
+    assert read_launch_record(file) == LaunchRecord(groups=("/a",))
+    held = Launched(container="c-2", role="w", pid=1, start=2)
+    record_launch(file, launched=held, groups=("/b",))
+    assert read_launch_record(file) == LaunchRecord(launched=(held,), groups=("/a", "/b"))
 
 
 def test_a_job_but_for_some_containers_is_ended(start: Start) -> None:
@@ -128,8 +133,8 @@ def test_a_job_but_for_some_containers_is_ended(start: Start) -> None:
     for container, each in (("c-1", kept[1]), ("c-3", gone[2])):
         born = process.start_time(each.pid)
         assert born
-        launched.append(cleanup.Launched(container=container, role="w", pid=each.pid, start=born))
-    assert cleanup.end_job(name, cleanup.LaunchRecord(launched=tuple(launched)), ["c-1"])
+        launched.append(Launched(container=container, role="w", pid=each.pid, start=born))
+    assert cleanup.end_job(name, LaunchRecord(launched=tuple(launched)), ["c-1"])
     assert [process.is_alive(each.pid) for each in kept] == [True, True]
     assert [process.is_alive(each.pid) for each in gone] == [False] * 3
 
@@ -142,7 +147,7 @@ def test_a_program_of_a_kept_container_that_is_just_being_executed_is_spared(
     program = start(TONY_TASK=f"{name}/c-1/n")
     monkeypatch.setattr(process, "with_marker", lambda *texts: [program.pid])
     monkeypatch.setattr(process, "environment_of", lambda pid: b"")
-    assert cleanup.end_job(name, cleanup.LaunchRecord(), ["c-1"])
+    assert cleanup.end_job(name, LaunchRecord(), ["c-1"])
     assert process.is_alive(program.pid)
 
 
@@ -151,8 +156,8 @@ def test_the_highest_number_of_a_container(tmp_path: Path) -> None:
     one, two = tmp_path / "1", tmp_path / "2"
     one.write_bytes(b'{"container":"c-9"}\n{"container":"c-12"}\n')
     two.write_bytes(b'{"containers":["c-2","c-3"]}\n{"text":"c-99 "}')
-    assert cleanup.find_highest_container_number([one, two, tmp_path / "3"]) == 12
-    assert cleanup.find_highest_container_number([]) == 0
+    assert find_highest_container_number([one, two, tmp_path / "3"]) == 12
+    assert find_highest_container_number([]) == 0
 
 
 def test_noted_executors_are_ended_without_a_look_at_their_environment(
@@ -167,10 +172,10 @@ def test_noted_executors_are_ended_without_a_look_at_their_environment(
     while not process.descendants(executor.pid):
         time.sleep(0.01)
     (child,) = process.descendants(executor.pid)
-    held = cleanup.Launched(container="c-1", role="w", pid=executor.pid, start=born - 1)
-    assert cleanup.end_job(name, cleanup.LaunchRecord(launched=(held,)))
+    held = Launched(container="c-1", role="w", pid=executor.pid, start=born - 1)
+    assert cleanup.end_job(name, LaunchRecord(launched=(held,)))
     assert process.is_alive(executor.pid)
-    assert cleanup.end_job(name, cleanup.LaunchRecord(launched=(replace(held, start=born),)))
+    assert cleanup.end_job(name, LaunchRecord(launched=(replace(held, start=born),)))
     assert not process.is_alive(executor.pid)
     assert not process.is_alive(child)
 

@@ -2,36 +2,47 @@
 
 User programs and their descendants carry `TONY_TASK=<job>/<container>/...` in their environment, executors
 `TONY_EXECUTOR=<job>/<container>/`; a control group, where there is one, holds processes that cleared their environment;
-and orphans become children of the application master, which is a subreaper, or of its supervisor.
+and orphans become children of the application master, which is a subreaper, or of its supervisor. `OrphanCleanup`
+decides which processes are ours, and how long to keep trying.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import json
+import logging
 import os
 import re
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony.linux import cgroup, process
-from tony.model.codec import from_plain, to_plain
-from tony.model.strict_json import loads
+from tony.linux.thread_pools import to_thread
+from tony.model.layout import JobFolder
+from tony.schedulers.local.containers.container_recovery import LaunchRecord, read_launch_record
+
+if TYPE_CHECKING:
+    from tony.schedulers.local.containers.local_container import LocalContainer
+    from tony.schedulers.local.supervision.supervisor import SupervisorInfo
 
 EXECUTOR_VARIABLE = "TONY_EXECUTOR"
 PROGRAM_VARIABLE = "TONY_TASK"
 _MARKERS = (PROGRAM_VARIABLE, EXECUTOR_VARIABLE)
-#: Marks a line that was cut short, so that it is not read together with the next one.
-_TORN_LINE_MARK = "\0"
-#: Container ids in an event log.
-_NUMBER = re.compile(rb'"c-(\d{1,9})"')
 #: Seconds that an executor's watchdog gets to kill what the executor left behind.
 _WATCHDOG_SECONDS = 3.0
 #: Seconds to keep killing processes that do not die.
 _KILL_SECONDS = 10.0
+#: Seconds between attempts to kill what does not die.
+RETRY_INTERVAL_SECONDS = 0.5
+#: Checks that killed orphans are dead, and seconds between them.
+_ORPHAN_CHECKS = 100
+_ORPHAN_CHECK_SECONDS = 0.005
+#: Attempts at the job's end; each waits some seconds for processes stuck in the kernel.
+_FINAL_ATTEMPTS = 3
+
+_log = logging.getLogger(__name__)
 
 
 def build_marker(job_id: str, container: str) -> str:
@@ -61,7 +72,9 @@ def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
         False also where the kernel does not list a process's children.
     """
     children = process.list_own_children()
-    return children is not None and not _find_orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
+    return (
+        children is not None and not _find_orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
+    )
 
 
 def end_job(job_id: str, launched: LaunchRecord, kept: Collection[str] = ()) -> bool:
@@ -128,89 +141,6 @@ def end_helpers(supervisor: int) -> None:
         for pid in helpers:
             process.send(pid, signal.SIGKILL, lambda pid: process.parent_of(pid) == supervisor)
         time.sleep(0.001)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launched:
-    """A container in which an executor was started.
-
-    Attributes:
-        pid, start: the executor, and its start time (clock ticks since boot), which tells it from a later process with
-            the same pid.
-        devices: the container's own GPUs.
-        groups: folders of its control group.
-    """
-
-    container: str
-    role: str
-    pid: int
-    start: int
-    devices: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRecord:
-    """The launches recorded for a later AM attempt; some of the processes may have ended.
-
-    Attributes:
-        groups: folders of control groups, including those of containers that were never launched.
-        executors: pid -> start time (clock ticks since boot).
-    """
-
-    launched: tuple[Launched, ...] = ()
-    groups: tuple[str, ...] = ()
-
-    @property
-    def executors(self) -> Mapping[int, int]:
-        return {held.pid: held.start for held in self.launched}
-
-
-def record_launch(file: Path, *, launched: Launched | None = None, groups: Sequence[str] = ()) -> None:
-    """Record what a later AM attempt must kill or take over if this one dies.
-
-    Raises:
-        OSError: the file system refuses.
-    """
-    lines = [f"group {group}\n" for group in groups]
-    if launched:
-        lines.append(f"launched {json.dumps(to_plain(launched), separators=(',', ':'))}\n")
-    if not lines:
-        return
-    with file.open("a+b") as out:
-        size = out.seek(0, os.SEEK_END)
-        if size and (out.seek(size - 1), out.read(1))[1] != b"\n":  # cut short by a full disk, or with its writer
-            lines.insert(0, f"{_TORN_LINE_MARK}\n")
-        out.write("".join(lines).encode())
-
-
-def read_launch_record(file: Path) -> LaunchRecord:
-    """Read the recorded launches; empty if there is no such file. Skips lines that were cut short."""
-    launched, groups = [], []
-    try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-    except OSError:
-        lines = []
-    for line in lines:
-        kind, _, rest = line.removesuffix("\n").partition(" ")
-        if not line.endswith("\n") or _TORN_LINE_MARK in line:
-            continue
-        if kind == "group":
-            groups.append(rest)
-        elif kind == "launched":
-            with contextlib.suppress(ValueError):
-                launched.append(from_plain(Launched, loads(rest), ignore_unknown=True))
-    return LaunchRecord(launched=tuple(launched), groups=tuple(groups))
-
-
-def find_highest_container_number(logs: Iterable[Path]) -> int:
-    """Return the highest container number in any of the event logs; 0 for none."""
-    found = 0
-    for log in logs:
-        with contextlib.suppress(OSError), log.open("rb") as file:
-            for line in file:
-                found = max([found, *(int(number) for number in _NUMBER.findall(line))])
-    return found
 
 
 def _find_orphans(children: Iterable[int], executors: Collection[int]) -> list[int]:
@@ -304,3 +234,76 @@ def _end(found: Callable[[], Collection[int]], groups: Sequence[str], family: Ma
 
     process.kill_until_none(kill, _KILL_SECONDS)
     return cgroup.remove(groups) and not left
+
+
+class OrphanCleanup:
+    """Kills what is left of one job's containers, and of the job.
+
+    Args:
+        adopts_orphans: this process is a subreaper: orphans below it become its children.
+        executors: pids of running executors, which are spared.
+    """
+
+    def __init__(
+        self,
+        folder: JobFolder,
+        *,
+        adopts_orphans: bool,
+        supervision: SupervisorInfo | None,
+        executors: Callable[[], Collection[int]],
+    ) -> None:
+        self._folder = folder
+        self._adopts_orphans = adopts_orphans
+        self._supervisor = supervision
+        self._executors = executors
+
+    @property
+    def supervisor(self) -> int:
+        """Pid of the supervisor, which inherits orphans of earlier AM attempts and their executors; 0 if none runs."""
+        return self._supervisor.pid if self._supervisor and self._supervisor.is_running else 0
+
+    def is_nothing_left(self, held: LocalContainer) -> bool:
+        """Return True if it is known without a search that nothing of a container is left.
+
+        Never for a container that was still copying files (the copying process is a child of the AM), nor
+        for a reattached one, whose orphans are not our children.
+        """
+        started = held.executor is not None and not held.adopted
+        return started and self._adopts_orphans and is_nothing_left(self._executors(), held.groups)
+
+    async def interrupt(self, held: LocalContainer) -> None:
+        """Kill the copying of files into a container."""
+        await to_thread(end_container, self._folder.job_id, held.id, ())
+
+    async def end(self, held: LocalContainer) -> bool:
+        """Kill what is left of a container whose executor has ended; False if a process does not die."""
+        dead = await to_thread(end_container, self._folder.job_id, held.id, held.groups)
+        return await self._kill_orphans() and dead
+
+    async def end_helpers(self) -> None:
+        """Kill helpers of dead AM attempts, see the function."""
+        if self.supervisor:
+            await to_thread(end_helpers, self.supervisor)
+
+    async def end_others(self, launched: LaunchRecord, kept: Collection[str] = ()) -> bool:
+        """Kill everything of the job except the kept containers; False if a process does not die."""
+        return await to_thread(end_job, self._folder.job_id, launched, kept) and await self._kill_orphans()
+
+    async def end_all(self) -> None:
+        """Kill everything of the job in a few attempts, and delete the launch record: no AM attempt follows."""
+        launched = read_launch_record(self._folder.remains)
+        for _ in range(_FINAL_ATTEMPTS):
+            dead = await to_thread(end_job, self._folder.job_id, launched)
+            if await self._kill_orphans() and dead:
+                break
+            await asyncio.sleep(RETRY_INTERVAL_SECONDS)
+        else:
+            _log.error("some processes of the job could not be killed and are left behind")
+        self._folder.remains.unlink(missing_ok=True)
+
+    async def _kill_orphans(self) -> bool:
+        for _ in range(_ORPHAN_CHECKS):
+            if not self._adopts_orphans or kill_orphans(self._executors(), self.supervisor):
+                return True
+            await asyncio.sleep(_ORPHAN_CHECK_SECONDS)
+        return False

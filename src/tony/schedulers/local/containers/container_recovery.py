@@ -1,22 +1,118 @@
-"""Reattach containers of earlier AM attempts whose executors are still running.
+"""Containers for a later AM attempt: the record of launches, and the reattachment of those whose executors still run.
 
-The rest of what those left is killed by `orphan_cleanup`.
+The rest of what earlier AM attempts left is killed by `cleanup`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony.linux import process
+from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId
-from tony.schedulers.allocator_interface import KnownContainer
-from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.local.containers import cleanup, executor_processes
-from tony.schedulers.local.containers.cleanup import Launched, LaunchRecord
-from tony.schedulers.local.containers.fork_server import ForkServer
-from tony.schedulers.local.containers.local_container import ContainerStage, LocalContainer
+from tony.model.strict_json import loads
+from tony.schedulers.local.containers.local_container import ContainerStage, LocalContainer, adopt_executor
+
+if TYPE_CHECKING:
+    from tony.schedulers.allocator_interface import KnownContainer
+    from tony.schedulers.client_interface import PreparedJob
+    from tony.schedulers.local.containers.fork_server import ForkServer
+
+#: Marks a line that was cut short, so that it is not read together with the next one.
+_TORN_LINE_MARK = "\0"
+#: Container ids in an event log.
+_NUMBER = re.compile(rb'"c-(\d{1,9})"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A container in which an executor was started.
+
+    Attributes:
+        pid, start: the executor, and its start time (clock ticks since boot), which tells it from a later process with
+            the same pid.
+        devices: the container's own GPUs.
+        groups: folders of its control group.
+    """
+
+    container: str
+    role: str
+    pid: int
+    start: int
+    devices: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRecord:
+    """The launches recorded for a later AM attempt; some of the processes may have ended.
+
+    Attributes:
+        groups: folders of control groups, including those of containers that were never launched.
+        executors: pid -> start time (clock ticks since boot).
+    """
+
+    launched: tuple[Launched, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def executors(self) -> Mapping[int, int]:
+        return {held.pid: held.start for held in self.launched}
+
+
+def record_launch(file: Path, *, launched: Launched | None = None, groups: Sequence[str] = ()) -> None:
+    """Record what a later AM attempt must kill or take over if this one dies.
+
+    Raises:
+        OSError: the file system refuses.
+    """
+    lines = [f"group {group}\n" for group in groups]
+    if launched:
+        lines.append(f"launched {json.dumps(to_plain(launched), separators=(',', ':'))}\n")
+    if not lines:
+        return
+    with file.open("a+b") as out:
+        size = out.seek(0, os.SEEK_END)
+        if size and (out.seek(size - 1), out.read(1))[1] != b"\n":  # cut short by a full disk, or with its writer
+            lines.insert(0, f"{_TORN_LINE_MARK}\n")
+        out.write("".join(lines).encode())
+
+
+def read_launch_record(file: Path) -> LaunchRecord:
+    """Read the recorded launches; empty if there is no such file. Skips lines that were cut short."""
+    launched, groups = [], []
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    except OSError:
+        lines = []
+    for line in lines:
+        kind, _, rest = line.removesuffix("\n").partition(" ")
+        if not line.endswith("\n") or _TORN_LINE_MARK in line:
+            continue
+        if kind == "group":
+            groups.append(rest)
+        elif kind == "launched":
+            with contextlib.suppress(ValueError):
+                launched.append(from_plain(Launched, loads(rest), ignore_unknown=True))
+    return LaunchRecord(launched=tuple(launched), groups=tuple(groups))
+
+
+def find_highest_container_number(logs: Iterable[Path]) -> int:
+    """Return the highest container number in any of the event logs; 0 for none."""
+    found = 0
+    for log in logs:
+        with contextlib.suppress(OSError), log.open("rb") as file:
+            for line in file:
+                found = max([found, *(int(number) for number in _NUMBER.findall(line))])
+    return found
 
 
 class LocalContainerRecovery:
@@ -39,7 +135,7 @@ class LocalContainerRecovery:
 
     def find_highest_number(self) -> int:
         """Return the highest number of a container granted to them. Blocks: it reads their logs."""
-        return cleanup.find_highest_container_number(takewhile(Path.exists, map(self._job.folder.events, count(1))))
+        return find_highest_container_number(takewhile(Path.exists, map(self._job.folder.events, count(1))))
 
     def reattach(
         self, known: Iterable[KnownContainer], noted: LaunchRecord, supervisor: int
@@ -66,7 +162,7 @@ class LocalContainerRecovery:
         resources = self._job.record.spec.effective_roles[known.role].resources
         held = LocalContainer(id=known.id, role=known.role, resources=resources, devices=launched.devices, adopted=True)
         held.groups, held.stage = launched.groups, ContainerStage.RUNNING
-        held.executor = executor_processes.adopt(
+        held.executor = adopt_executor(
             launched.pid,
             launched.start,
             self._server,

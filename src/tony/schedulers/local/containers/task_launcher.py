@@ -11,10 +11,10 @@ from tony.model.ids import TaskId
 from tony.model.staged_files import StagedRole
 from tony.protocol.launch import AmCredentials, ContainerPart, LaunchContext, TaskPart
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.local.containers import cleanup, executor_processes
-from tony.schedulers.local.containers.executor_processes import ExecutorProcess
+from tony.schedulers.local.containers.cleanup import EXECUTOR_VARIABLE, PROGRAM_VARIABLE, build_marker
+from tony.schedulers.local.containers.container_recovery import Launched, record_launch
 from tony.schedulers.local.containers.fork_server import ForkServer
-from tony.schedulers.local.containers.local_container import LocalContainer
+from tony.schedulers.local.containers.local_container import ExecutorProcess, LocalContainer, start_executor
 from tony.storage.environments.localization import Interpreter, localize
 
 #: Host name by which tasks of one machine reach each other.
@@ -41,12 +41,12 @@ class TaskLauncher:
         """Create a task's working directory and control group. Call it in a thread: archives are extracted."""
         folder = self._job.folder
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
-        markers = {cleanup.PROGRAM_VARIABLE: cleanup.build_marker(folder.job_id, held.id)}
+        markers = {PROGRAM_VARIABLE: build_marker(folder.job_id, held.id)}
         interpreter = localize(staged, self._job.home.cache, folder.work_of(task), markers)
         held.groups = cgroup.create(
             f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
         )
-        cleanup.record_launch(folder.remains, groups=held.groups)
+        record_launch(folder.remains, groups=held.groups)
         return interpreter
 
     async def start(
@@ -63,11 +63,11 @@ class TaskLauncher:
 
         Args:
             interpreter: the result of `prepare_work_dir`.
-            inherited, ended: as for `executor_processes.start`.
+            inherited, ended: as for `start_executor`.
         """
         name = TaskId(task.role, task.index)
         folder = self._job.folder
-        marker = cleanup.build_marker(folder.job_id, held.id)
+        marker = build_marker(folder.job_id, held.id)
         part = ContainerPart(
             host=HOST,
             work_folder=str(folder.work_of(name)),
@@ -79,11 +79,11 @@ class TaskLauncher:
             gpu_devices=held.devices,
             cgroup=held.groups,
         )
-        return await executor_processes.start(
+        return await start_executor(
             self._server,
             self._command,
             LaunchContext(task=task, container=part, credentials=credentials),
-            env={cleanup.EXECUTOR_VARIABLE: marker},
+            env={EXECUTOR_VARIABLE: marker},
             folder=folder.path,
             log=folder.executor_log(name),
             inherited=inherited,
@@ -93,7 +93,7 @@ class TaskLauncher:
     def record_launch(self, held: LocalContainer, executor: ExecutorProcess) -> None:
         """Record the started executor."""
         file = self._job.folder.remains
-        launched = cleanup.Launched(
+        launched = Launched(
             container=held.id,
             role=held.role,
             pid=executor.pid,
@@ -102,7 +102,7 @@ class TaskLauncher:
             groups=held.groups,
         )
         try:
-            cleanup.record_launch(file, launched=launched)
+            record_launch(file, launched=launched)
         except OSError as error:
             # It runs, and is found through the event log, unless it has GPUs of its own.
             _log.warning("cannot record the started executor in %s: %s", file, error)
