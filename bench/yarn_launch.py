@@ -140,7 +140,7 @@ def _master(
     }
     with (folder / "stderr").open("ab") as output:
         process = subprocess.Popen(
-            command("tony.am.container_main", "tony.schedulers.yarn.am_container:YarnAmContainer"),
+            command("tony.am.container_main", "tony.schedulers.yarn.containers:YarnAmContainer"),
             cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,

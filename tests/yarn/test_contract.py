@@ -41,7 +41,7 @@ from tony.mini.cluster import MiniCluster
 from tony.protocol.launch import AmCredentials, JobCredentials, TaskLaunch, TaskPart
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.containers import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded, decode_payload
 from tony.testing import allocator_bench, conformance, container_faults
 from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_two_roles

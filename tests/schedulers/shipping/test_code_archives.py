@@ -180,7 +180,7 @@ def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
 def test_compiled_files_are_not_looked_at_twice(unpacked: Path) -> None:
     """There is no source beside them, and nothing is written."""
     before = sorted(unpacked.rglob("*"))
-    assert run(compiled(unpacked), "import tony.am.container_main, tony.schedulers.yarn.am_container").returncode == 0
+    assert run(compiled(unpacked), "import tony.am.container_main, tony.schedulers.yarn.containers").returncode == 0
     assert sorted(unpacked.rglob("*")) == before
 
 

@@ -31,7 +31,7 @@ from tony.protocol.launch import JobCredentials, TaskLaunch
 from tony.schedulers.allocator_interface import AmAddresses
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
-from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.containers import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, decode_payload
 from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_task_part, build_two_roles
 

@@ -26,8 +26,8 @@ INTERPRETER = "tony-python"
 PLUG_IN = "tony-framework"
 PAGES = "tony-pages"
 #: What containers run: a module of tony, and the class of its environment.
-MASTER = "tony.am.container_main tony.schedulers.yarn.am_container:YarnAmContainer"
-EXECUTOR = "tony.executor.container_main tony.schedulers.yarn.executor_container:YarnExecutorContainer"
+MASTER = "tony.am.container_main tony.schedulers.yarn.containers:YarnAmContainer"
+EXECUTOR = "tony.executor.container_main tony.schedulers.yarn.containers:YarnExecutorContainer"
 
 T = TypeVar("T")
 

@@ -36,7 +36,7 @@ from tony.schedulers.yarn.allocation.am_attempt import AmAttempt
 from tony.schedulers.yarn.allocation.page_proxy import find_page_proxy
 from tony.schedulers.yarn.allocation.session import YarnSession
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.containers import ContainerEnv
 from tony.schedulers.yarn.launch_contexts import build_task_container, count_gpus
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, encode_payload
 from tony.storage.hdfs.delegation_tokens import select_program_tokens

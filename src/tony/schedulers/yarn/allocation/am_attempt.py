@@ -16,7 +16,7 @@ from tony.model.job_spec import JobSpec
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.client.application_reports import LIFETIME, explain_exceeded_limit, format_diagnostics
 from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.containers import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
 

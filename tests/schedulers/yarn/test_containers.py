@@ -1,4 +1,6 @@
-"""What a program of ours finds out in a container of YARN."""
+"""The containers of the AM and of executors on YARN, seen from within."""
+
+from __future__ import annotations
 
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from tony.errors import PlatformError
 from tony.hadoop.tokens import TokenCredentials, read_file, write_file
 from tony.hadoop.wire.rpc import Token
 from tony.protocol.launch import TaskLaunch
-from tony.schedulers.yarn.container_env import ContainerEnv
+from tony.schedulers.yarn.containers import ContainerEnv, hadoop_variables, set_cluster_time
 from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPayload, encode_payload
 
 HDFS = Token(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")
@@ -86,3 +88,40 @@ def test_plug_in(environ: dict[str, str], tmp_path: Path) -> None:
     inside = ContainerEnv.from_environ(environ)
     assert inside.plug_in("/home/ann/lib") == str(tmp_path / "tony-framework")
     assert inside.plug_in(None) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"), [("1795283199529", 1795283199.529), ("", None), ("soon", None), ("-5", None), ("١", None)]
+)
+def test_the_job_began_when_yarn_took_it(tmp_path: Path, told: str, expected: float | None) -> None:
+    """By YARN's clock; by the submitter's where YARN does not tell."""
+    write_file(tmp_path / "tokens", TokenCredentials())
+    environ = {
+        "CONTAINER_ID": "container_1700000000000_0007_01_000001",
+        "NM_HOST": "node-1",
+        "LOG_DIRS": "/logs",
+        "LOCAL_DIRS": "/local",
+        "HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens"),
+        "APP_SUBMIT_TIME_ENV": told,
+    }
+    inside = ContainerEnv.from_environ(environ)
+    assert inside.submitted == expected
+    given = payload()
+    assert set_cluster_time(given, inside).record.submitted == (expected or given.record.submitted)
+
+
+@pytest.mark.parametrize(
+    ("own", "given"),
+    [
+        ({"PATH": "/bin", "NM_HOST": "n1", "USER": ""}, {}),
+        ({"USER": "ann", "JAVA_HOME": ""}, {"HADOOP_USER_NAME": "ann"}),
+        ({"USER": "ann", "HADOOP_USER_NAME": "etl"}, {"HADOOP_USER_NAME": "etl"}),
+        (
+            {"HADOOP_CONF_DIR": "/etc/hadoop", "HADOOP_TOKEN_FILE_LOCATION": "/c/tokens", "LOCAL_DIRS": "/l"},
+            {"HADOOP_CONF_DIR": "/etc/hadoop", "HADOOP_TOKEN_FILE_LOCATION": "/c/tokens"},
+        ),
+    ],
+)
+def test_of_hadoop(own: dict[str, str], given: dict[str, str]) -> None:
+    """Settings, tokens and a Hadoop of its own, as far as they are set; and whose the container is."""
+    assert hadoop_variables(own) == given
