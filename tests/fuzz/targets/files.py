@@ -14,7 +14,7 @@ from tony.schedulers.local.containers.container_recovery import read_launch_reco
 from tony.storage.cache import digest_index, manifest
 from tony.storage.cache.digest_index import DigestIndex, Stamp
 from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
-from tony.storage.environments.environment_relocation import relocate
+from tony.storage.environments.environment_setup import relocate
 from tony.storage.staging.folder_scan import scan
 from tony.storage.staging.ignore_rules import OWN_FILE, IgnoreFileError
 

@@ -11,7 +11,6 @@ import pytest
 from tests.storage.samples import Node, cache_at, put_folder, snapshot, write_tree
 from tony.errors import StorageError
 from tony.model.staged_files import StagedItem
-from tony.storage.cache.file_copy import Copier
 from tony.storage.cache.object_cache import Cache
 from tony.storage.cache.unpack_cache import copy_tree_for_task
 
@@ -20,7 +19,7 @@ TREE: dict[str, Node] = {"d/run": (b"#!/bin/sh\n", 0o755), "x": (b"x" * 5000, 0o
 
 def lay(cache: Cache, item: StagedItem, target: Path) -> Path:
     target.mkdir(exist_ok=True)
-    copy_tree_for_task(cache, item, target, Copier())
+    copy_tree_for_task(cache, item, target)
     return target
 
 

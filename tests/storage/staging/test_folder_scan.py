@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.storage.samples import Node, call_as_unprivileged_user, write_tree
 from tony.storage.cache.manifest import ManifestEntryKind
-from tony.storage.staging.folder_scan import scan
+from tony.storage.staging.folder_scan import find_largest_entries, scan
 
 FILE: Node = (b"x", 0o644)
 
@@ -107,3 +107,11 @@ def test_named_paths_are_left_out(tmp_path: Path) -> None:
     """Our own cache inside the folder would be packed into itself."""
     write_tree(tmp_path, {"home/cache/x": FILE, "home/other": FILE})
     assert [f.path for f in scan(tmp_path, git=True, without=["home/cache"]).found] == ["home", "home/other"]
+
+
+def test_biggest(tmp_path: Path) -> None:
+    """Biggest first, empty ones not at all; a folder that is mostly one thing is named by that thing."""
+    tree = {"a/b/big": 900, "a/b/small": 50, "a/x": 100, "c/1": 100, "c/2": 100, "d": 150, "e": 0}
+    write_tree(tmp_path, {path: (b"x" * size, 0o644) for path, size in tree.items()})
+    assert find_largest_entries(scan(tmp_path, git=True)) == [("a/b/big", 900), ("c", 200), ("d", 150)]
+    assert find_largest_entries(scan(tmp_path, git=True), count=1) == [("a/b/big", 900)]

@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import IO
 
 from tony.errors import ArchiveError
-from tony.storage.archives import symlink_resolution
 from tony.storage.archives.archive_detection import Format, open_expanded
-from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.cache.manifest import ManifestEntryKind, resolve_link
 from tony.units import format_size
 
 _CHUNK = 1024 * 1024
@@ -143,7 +142,7 @@ class Guard:
         known = {p: t for p, t in self.links.items() if not (self._outside_links and t.startswith("/"))}
         # Absolute links first: others may only lead to these, as an environment's python3 to its python.
         for path, target in sorted(known.items(), key=lambda link: not link[1].startswith("/")):
-            if symlink_resolution.resolve(path, target, known) is None:
+            if resolve_link(path, target, known) is None:
                 why = f"is a link to {escape_name(target)}, which leads out of the folder"
                 raise self.build_refusal(path, why, do=_FOLLOW_LINKS)
 

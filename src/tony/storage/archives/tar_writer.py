@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tony.storage.cache import digest_index
 from tony.storage.cache.digest_index import Stamp
-from tony.storage.cache.file_copy import Copier
+from tony.storage.cache.file_copy import share_blocks
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import CHUNK, FIXED_TIME
 from tony.storage.staging.folder_scan import ScannedEntry
@@ -100,7 +100,7 @@ class OpenFile:
 
     def clone_into(self, target: int) -> bool:
         """Share the content's blocks with an empty file (descriptor); return False if not supported."""
-        return Copier().clone(self._file, target)
+        return share_blocks(self._file, target)
 
     def stamp(self) -> Stamp:
         """Return the stamp for the content that was read since opening."""

@@ -6,14 +6,13 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
 
 #: From linux/fs.h: makes the target share the source's blocks until one of them is written (btrfs, XFS, bcachefs).
 _FICLONE = 0x40049409
-_CHUNK = 1024 * 1024
 #: Errors that mean: not supported by this file system, or not between these two places.
 _CANNOT = (
     errno.EOPNOTSUPP,
@@ -30,85 +29,69 @@ class SourceChangedError(Exception):
     """The source does not match its manifest: truncated, missing, or of another size."""
 
 
-class Copier:
-    """Copies files; remembers which operations the file system does not support, so that each is tried once."""
+def copy_file(source: str, target: str, *, mode: int, size: int, mtime: int | None = None) -> None:
+    """Create `target`, a new file, with the content of `source`; the two share their blocks where that is possible.
 
-    def __init__(self) -> None:
-        self._can_clone = True
-        self._can_copy_range = True
+    Args:
+        size: expected size of the source.
+        mtime: seconds since 1970; None leaves the time of copying.
 
-    def copy(self, source: str, target: str, *, mode: int, size: int, mtime: int | None = None) -> None:
-        """Create `target`, a new file, with the content of `source`.
-
-        Args:
-            size: expected size of the source.
-            mtime: seconds since 1970; None leaves the time of copying.
-
-        Raises:
-            SourceChangedError: the source is missing or not `size` bytes long.
-            OSError: the target cannot be written, or already exists.
-        """
+    Raises:
+        SourceChangedError: the source is missing or not `size` bytes long.
+        OSError: the target cannot be written, or already exists.
+    """
+    try:
+        origin = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise SourceChangedError(source) from error
+    try:
+        if os.fstat(origin).st_size != size:
+            raise SourceChangedError(source)
+        # Never through a link or into an existing file: the content is private until it has its mode.
+        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            origin = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError as error:
-            raise SourceChangedError(source) from error
-        try:
-            if os.fstat(origin).st_size != size:
-                raise SourceChangedError(source)
-            # Never through a link or into an existing file: the content is private until it has its mode.
-            copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                if size and not self.clone(origin, copy):
-                    self._copy_bytes(origin, copy, size, source)
-                os.fchmod(copy, mode)
-                if mtime is not None:
-                    os.utime(copy, (mtime, mtime))
-            finally:
-                os.close(copy)
+            _copy_bytes(origin, copy, size, source)
+            os.fchmod(copy, mode)
+            if mtime is not None:
+                os.utime(copy, (mtime, mtime))
         finally:
-            os.close(origin)
+            os.close(copy)
+    finally:
+        os.close(origin)
 
-    def clone(self, origin: int, copy: int) -> bool:
-        """Share a file's blocks with an empty one (file descriptors); return False if not supported."""
-        if self._can_clone:
-            try:
-                fcntl.ioctl(copy, _FICLONE, origin)
-                return True
-            except OSError as error:
-                if error.errno not in _CANNOT:
-                    raise
-                self._can_clone = False
+
+def share_blocks(origin: int, copy: int) -> bool:
+    """Have an empty file share the blocks of another one (descriptors); return False if that is not supported."""
+    try:
+        fcntl.ioctl(copy, _FICLONE, origin)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
         return False
+    return True
 
-    def _copy_bytes(self, origin: int, copy: int, size: int, source: str) -> None:
-        left = size
-        while left:
-            done = self._copy_range(origin, copy, left) if self._can_copy_range else _copy_chunk(origin, copy)
-            if done is None:
-                self._can_copy_range = False
-            elif done == 0:
-                raise SourceChangedError(source)
-            else:
-                left -= done
 
-    def _copy_range(self, origin: int, copy: int, left: int) -> int | None:
+def _copy_bytes(origin: int, copy: int, size: int, source: str) -> None:
+    left = size
+    transfer: Callable[[int, int, int], int] = os.copy_file_range  # shares blocks where the file system can
+    while left:
         try:
-            return os.copy_file_range(origin, copy, left)
+            done = transfer(origin, copy, left)
         except OSError as error:
-            if error.errno not in _CANNOT:
+            if transfer is _send_bytes or error.errno not in _CANNOT:
                 raise
-            return None
+            transfer = _send_bytes
+            continue
+        if not done:
+            raise SourceChangedError(source)
+        left -= done
 
 
-def _copy_chunk(origin: int, copy: int) -> int:
-    chunk = os.read(origin, _CHUNK)
-    view = memoryview(chunk)
-    while view:
-        view = view[os.write(copy, view) :]
-    return len(chunk)
+def _send_bytes(origin: int, copy: int, count: int) -> int:
+    return os.sendfile(copy, origin, None, count)
 
 
-def copy_folder(content: Path, entries: Iterable[ManifestEntry], target: Path, copier: Copier) -> None:
+def copy_folder(content: Path, entries: Iterable[ManifestEntry], target: Path) -> None:
     """Copy a folder according to its manifest into `target`, which exists.
 
     Existing files in the way of an entry are replaced, so copying again repairs an incomplete copy; other files in
@@ -130,10 +113,10 @@ def copy_folder(content: Path, entries: Iterable[ManifestEntry], target: Path, c
         else:
             origin = f"{content}/{entry.path}"
             try:
-                copier.copy(origin, place, mode=entry.mode, size=entry.size, mtime=entry.mtime)
+                copy_file(origin, place, mode=entry.mode, size=entry.size, mtime=entry.mtime)
             except FileExistsError:
                 clear(place)
-                copier.copy(origin, place, mode=entry.mode, size=entry.size, mtime=entry.mtime)
+                copy_file(origin, place, mode=entry.mode, size=entry.size, mtime=entry.mtime)
     for place, mode in reversed(folders):  # last: a read-only folder could not be filled
         os.chmod(place, mode)
 

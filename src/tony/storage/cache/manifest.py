@@ -1,9 +1,15 @@
-"""The manifest of a folder: the list that is packed, unpacked and copied into a task's folder."""
+"""The manifest of a folder: the list that is packed, unpacked and copied for a task; and where its links lead.
+
+A link is resolved as the kernel would follow it, folder by folder and through other links, without touching a disk: its
+text alone is misleading. `a/../../x` stays inside if `a` is a link to a deeper folder, and `to_top/../x` leaves the
+folder if `to_top` is a link to its top.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -12,6 +18,8 @@ from tony.model.codec import Json
 
 #: Parts that no valid path contains.
 _INVALID_PARTS = frozenset(("", ".", ".."))
+#: Links that the kernel follows in one path before it fails with ELOOP; further links cannot matter.
+MAX_FOLLOWED = 40
 
 
 class ManifestEntryKind(Enum):
@@ -75,3 +83,40 @@ def _entry(kind: Json, path: Json, mode: Json, size: Json, mtime: Json, target: 
     if not _INVALID_PARTS.isdisjoint(path.split("/")) or "\0" in path + target or not 0 <= mode <= 0o777 or size < 0:
         raise ValueError(f"invalid manifest: invalid entry: {path[:80]!a}")
     return ManifestEntry(kind=ManifestEntryKind(kind), path=path, mode=mode, size=size, mtime=mtime, target=target)
+
+
+def resolve_link(link: str, target: str, links: Mapping[str, str]) -> str | None:
+    """Return the path that a link leads to, relative to the folder's top; empty for the top itself.
+
+    Args:
+        link: the link's own path, relative to the top; the folders above it are real ones.
+        target: the link's target.
+        links: path -> target of every link in the folder.
+
+    Returns:
+        None if the path leads out of the folder, even if it returns by the folder's own name, or begins with `/`.
+    """
+    reached = link.split("/")[:-1]
+    ahead = deque([target])
+    followed = 0
+    while ahead:
+        text = ahead.popleft()
+        if text.startswith("/"):
+            return None
+        part, _, rest = text.partition("/")
+        if rest:
+            ahead.appendleft(rest.lstrip("/"))
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not reached:
+                return None
+            reached.pop()
+            continue
+        onward = links.get("/".join((*reached, part)))
+        if onward is None or followed == MAX_FOLLOWED:
+            reached.append(part)
+        else:
+            followed += 1
+            ahead.appendleft(onward)
+    return "/".join(reached)

@@ -32,7 +32,7 @@ from pathlib import Path
 from tony.errors import StorageError
 from tony.linux.liveness_lock import is_held
 from tony.model.staged_files import StagedItem
-from tony.storage.cache.file_copy import Copier
+from tony.storage.cache.file_copy import copy_file
 from tony.storage.stores.disk_errors import explain_os_error, require_free_space
 
 #: Modification time of every object and of everything that is packed: 2000-01-01 UTC. A time that zip can represent
@@ -163,12 +163,7 @@ class Cache:
         # Not `.part`: with its old modification time it would be removed as a stale one.
         part = self.path / f".{os.urandom(8).hex()}.taken"
         try:
-            try:
-                os.link(file, part)
-                os.utime(part, (FIXED_TIME, FIXED_TIME))
-            except OSError:  # another disk, or another owner
-                part.unlink(missing_ok=True)
-                Copier().copy(str(file), str(part), mode=0o400, size=file.stat().st_size, mtime=FIXED_TIME)
+            _link_or_copy(file, part)
             os.replace(part, self.find_object(digest))
         finally:
             part.unlink(missing_ok=True)
@@ -231,15 +226,8 @@ class Cache:
 
         Neither side is ever written to, so sharing one file is safe.
         """
-        target = folder / digest
         with suppress(FileExistsError):
-            try:
-                os.link(self.find_object(digest), target)
-            except FileExistsError:
-                raise
-            except OSError:
-                size = self.find_object(digest).stat().st_size
-                Copier().copy(str(self.find_object(digest)), str(target), mode=0o400, size=size, mtime=FIXED_TIME)
+            _link_or_copy(self.find_object(digest), folder / digest)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -283,3 +271,20 @@ def _read_change_time(entry: os.DirEntry[str]) -> float:
         return entry.stat(follow_symlinks=False).st_mtime
     except FileNotFoundError:  # finished meanwhile
         return time.time()
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Create `target` as a hard link to `source`, or as a copy of it.
+
+    Raises:
+        FileExistsError: it exists already.
+        OSError: the file system refuses.
+    """
+    try:
+        os.link(source, target)
+        os.utime(target, (FIXED_TIME, FIXED_TIME))
+    except FileExistsError:
+        raise
+    except OSError:  # another disk, or another owner
+        target.unlink(missing_ok=True)
+        copy_file(str(source), str(target), mode=0o400, size=source.stat().st_size, mtime=FIXED_TIME)

@@ -18,7 +18,7 @@ from tony.errors import StorageError
 from tony.model.staged_files import StagedItem
 from tony.storage.archives.archive_detection import Format
 from tony.storage.cache import manifest
-from tony.storage.cache.file_copy import Copier, SourceChangedError, copy_folder, remove_tree
+from tony.storage.cache.file_copy import SourceChangedError, copy_folder, remove_tree
 from tony.storage.cache.manifest import ManifestEntry
 from tony.storage.cache.object_cache import Cache
 from tony.storage.stores.disk_errors import explain_os_error
@@ -42,7 +42,7 @@ class UnpackedTree:
     made: tuple[int, int]
 
 
-def copy_tree_for_task(cache: Cache, item: StagedItem, target: Path, copier: Copier) -> None:
+def copy_tree_for_task(cache: Cache, item: StagedItem, target: Path) -> None:
     """Copy the content of an archive into `target`, an existing folder of a task.
 
     Raises:
@@ -54,7 +54,7 @@ def copy_tree_for_task(cache: Cache, item: StagedItem, target: Path, copier: Cop
         for _ in range(_MAX_ATTEMPTS):
             tree = _ensure(cache, item)
             try:
-                copy_folder(tree.content, tree.entries, target, copier)
+                copy_folder(tree.content, tree.entries, target)
                 return
             except SourceChangedError:
                 _discard(cache, item.digest, tree)

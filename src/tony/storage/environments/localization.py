@@ -16,7 +16,7 @@ from types import MappingProxyType
 from tony.linux.files import replace_file
 from tony.model.codec import to_plain
 from tony.model.staged_files import Placement, StagedItem, StagedRole
-from tony.storage.cache.file_copy import Copier, SourceChangedError, clear
+from tony.storage.cache.file_copy import SourceChangedError, clear, copy_file
 from tony.storage.cache.object_cache import Cache
 from tony.storage.cache.unpack_cache import copy_tree_for_task
 from tony.storage.environments.environment_cache import Interpreter, from_archive, from_node
@@ -50,9 +50,8 @@ def localize(
         done = state_folder / "done"
         if not (work_folder.is_dir() and _is_done(done, role)):
             work_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            copier = Copier()
             for item in role.items:
-                _copy_item(objects, item, work_folder, copier)
+                _copy_item(objects, item, work_folder)
             _mark_done(done, role)
     return interpreter
 
@@ -64,9 +63,9 @@ def _interpreter(role: StagedRole, cache: Cache, state_folder: Path, env: Mappin
     return from_node(role.python, state_folder / "bin") if role.python else Interpreter()
 
 
-def _copy_item(cache: Cache, item: StagedItem, work_folder: Path, copier: Copier) -> None:
+def _copy_item(cache: Cache, item: StagedItem, work_folder: Path) -> None:
     if item.placement is Placement.ROOT:
-        copy_tree_for_task(cache, item, work_folder, copier)
+        copy_tree_for_task(cache, item, work_folder)
         return
     if item.placement is Placement.PYTHON:
         return
@@ -75,15 +74,15 @@ def _copy_item(cache: Cache, item: StagedItem, work_folder: Path, copier: Copier
     clear(place)
     if item.placement is Placement.FOLDER:
         place.mkdir(mode=0o755)
-        copy_tree_for_task(cache, item, place, copier)
+        copy_tree_for_task(cache, item, place)
     else:
-        _copy_file(cache, item, place, copier)
+        _copy_file(cache, item, place)
 
 
-def _copy_file(cache: Cache, item: StagedItem, place: Path, copier: Copier) -> None:
+def _copy_file(cache: Cache, item: StagedItem, place: Path) -> None:
     origin = cache.require(item.digest, item.size, item.name)
     try:
-        copier.copy(str(origin), str(place), mode=item.mode, size=item.size)
+        copy_file(str(origin), str(place), mode=item.mode, size=item.size)
     except SourceChangedError as error:
         raise cache.build_missing_object_error(item.digest, item.name) from error
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tony.model.staged_files import LeftOut
-from tony.storage.archives import symlink_resolution
 from tony.storage.cache.digest_index import Stamp
-from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.cache.manifest import ManifestEntryKind, resolve_link
 from tony.storage.staging.ignore_rules import OWN_FILE, IgnoreFileError, IgnoreRules, load_rules
 
 #: Characters of a long path that are shown.
@@ -258,7 +257,7 @@ def _escapes(found: list[ScannedEntry]) -> list[str]:
         f"the link {path} -> {target} leads out of the folder. List its target under `files`, or leave it out with "
         f"{OWN_FILE}."
         for path, target in texts.items()
-        if symlink_resolution.resolve(path, target, texts) is None
+        if resolve_link(path, target, texts) is None
     ]
 
 

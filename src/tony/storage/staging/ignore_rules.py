@@ -3,65 +3,18 @@
 A `.tonyignore` at the folder's top is the only one that counts, in git's syntax. Without it every `.gitignore` in the
 folder counts, as in git: the deepest first, the last matching line of a file decides, and nothing below a folder that
 is left out can be included again. Ignore files above the folder are not read. A file that git tracks is kept whatever a
-`.gitignore` says (`git_tracked_files.py`). `.git` is always left out.
+`.gitignore` says. `.git` is always left out.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from tony.storage.staging.git_tracked_files import TrackedFiles, is_in_repository
-
-_STAR = "[^/]*"
-#: Tokens of a regular expression: an escaped character, a set of characters, or one character.
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
-#: Tokens with a special meaning, and the slash, which no star matches.
-_SPECIAL = frozenset(".^$*+?()|{}/")
-_MANY = frozenset("*+?{")
-
-
-def simplify_regex(regex: str) -> str:
-    """Return an equivalent of a regular expression that was generated from a gitignore glob."""
-    tokens = [_exclude_slash(token) for token in _TOKEN.findall(regex)]
-    made: list[str] = []
-    at = 0
-    while at < len(tokens):
-        if not _is_star(tokens, at):
-            made.append(tokens[at])
-            at += 1
-            continue
-        while _is_star(tokens, at):  # adjacent stars in one part are one
-            at += 2
-        end = at
-        while end < len(tokens) and _is_fixed(tokens, end):
-            end += 1
-        if end > at and _is_star(tokens, end):
-            made.append(f"(?>[^/]*?{''.join(tokens[at:end])})")
-        else:
-            made += [_STAR, *tokens[at:end]]
-        at = end
-    return "".join(made)
-
-
-def _is_star(tokens: list[str], at: int) -> bool:
-    return at + 1 < len(tokens) and tokens[at] == "[^/]" and tokens[at + 1] == "*"
-
-
-def _is_fixed(tokens: list[str], at: int) -> bool:
-    """Return True if the token matches exactly one character."""
-    many = at + 1 < len(tokens) and tokens[at + 1] in _MANY
-    return tokens[at] not in _SPECIAL and not many
-
-
-def _exclude_slash(token: str) -> str:
-    """Return the token without matching a slash in a set of characters, as in git: `[!a]` is part of a name."""
-    return f"(?!/){token}" if token.startswith("[") and token != "[^/]" else token
-
 
 OWN_FILE = ".tonyignore"
 GIT_FILE = ".gitignore"
@@ -73,6 +26,11 @@ _MAX_DOUBLE_STARS = 4
 _MAX_SHOWN_CHARACTERS = 80
 #: pathspec's group for the slash after a folder's name.
 _FOLDER_MARK = "ps_d"
+#: A set of characters in a regular expression; or an escaped character, which may be a bracket.
+_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_GIT_TIMEOUT_SECONDS = 60.0
+#: Variables that would make git read another repository than the folder's own.
+_REPOSITORY_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX")
 
 
 class IgnoreFileError(ValueError):
@@ -220,5 +178,77 @@ def _patterns(line: str) -> Iterator[_Pattern]:
         for pattern in GitIgnoreSpec.from_lines([line]).patterns:
             if pattern.regex is not None:
                 made = pattern.regex.pattern
-                better = simplify_regex(made)
+                better = exclude_slashes(made)
                 yield _Pattern(pattern.regex if better == made else re.compile(better), bool(pattern.include))
+
+
+def exclude_slashes(regex: str) -> str:
+    """Return a regular expression made from a glob whose sets match no slash, as in git: `[!a]` is part of a name."""
+    return _SET.sub(
+        lambda found: found[0] if found[0].startswith("\\") or found[0] == "[^/]" else f"(?!/){found[0]}", regex
+    )
+
+
+class TrackedFiles:
+    """The files below a folder that are in the index of its git repository. Runs git on the first lookup.
+
+    Args:
+        folder: the top of a repository, or a folder in it.
+        prefix: path of that folder inside the folder that is staged, with a trailing slash; empty for the latter.
+
+    Attributes:
+        folder: as given.
+        problem: why git failed; empty if it did not or was not needed.
+    """
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self.problem = ""
+        self.folder = folder
+        self._prefix = prefix
+        self._paths: frozenset[str] | None = None
+
+    def __contains__(self, path: str) -> bool:
+        """Return True for a tracked file, and for a folder that contains one."""
+        if self._paths is None:
+            self._paths = self._read_index()
+        return path.removeprefix(self._prefix) in self._paths
+
+    def _read_index(self) -> frozenset[str]:
+        environment = {name: value for name, value in os.environ.items() if name not in _REPOSITORY_VARIABLES}
+        # A repository's own configuration may name a program to run as its file system monitor.
+        command = ["git", "-c", "core.fsmonitor=false", "-C", os.fspath(self.folder), "ls-files", "-z", "--cached"]
+        try:
+            found = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_GIT_TIMEOUT_SECONDS,
+                check=True,
+            )
+        except FileNotFoundError:
+            self.problem = "git is not installed"
+        except subprocess.TimeoutExpired:
+            self.problem = f"`git ls-files` did not exit within {_GIT_TIMEOUT_SECONDS:g} s"
+        except subprocess.CalledProcessError as error:
+            lines = error.stderr.decode(errors="replace").strip().splitlines()
+            self.problem = lines[0] if lines else f"`git ls-files` failed with exit code {error.returncode}"
+        except OSError as error:
+            self.problem = f"git cannot be run: {error.strerror}"
+        else:
+            return _with_folders(os.fsdecode(found.stdout).split("\0"))
+        return frozenset()
+
+
+def is_in_repository(folder: Path) -> bool:
+    """Return True if the folder, or one above it, is the top of a git repository, worktree or submodule."""
+    return any(os.path.lexists(each / ".git") for each in (folder, *folder.parents))
+
+
+def _with_folders(paths: Iterable[str]) -> frozenset[str]:
+    found: set[str] = set()
+    for path in paths:
+        while path and path not in found:
+            found.add(path)
+            path = path.rpartition("/")[0]
+    return frozenset(found)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from tony.config.files.path_settings import FileEntry, is_archive
 from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, Format, detect, find_unsupported
-from tony.storage.archives.symlink_resolution import MAX_FOLLOWED, resolve
 from tony.storage.cache import cache_ingest
+from tony.storage.cache.manifest import MAX_FOLLOWED, resolve_link
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.environments.environment_cache import build_missing_python_error, find_prefix
 from tony.storage.staging.folder_scan import Scan, scan
@@ -233,7 +233,7 @@ def _base_interpreter(contents: Contents, python: str) -> str | None:
         target = contents.links.get(path)
         if target is None or target.startswith("/"):
             return target
-        path = resolve(path, target, {}) or ""
+        path = resolve_link(path, target, {}) or ""
     return None
 
 

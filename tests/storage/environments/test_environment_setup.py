@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import snapshot, write_tree
-from tony.storage.environments.environment_relocation import relocate
+from tony.storage.environments.environment_setup import relocate
 
 OLD = "/home/ann/.venvs/train"
 

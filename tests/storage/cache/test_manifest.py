@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.storage.archives.symlink_resolution import resolve
+from tony.storage.cache.manifest import resolve_link
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ from tony.storage.archives.symlink_resolution import resolve
 )
 def test_link_is_followed(link: str, target: str, links: dict[str, str], expected: str | None) -> None:
     """Parents, other links and loops on the way are taken as they are; leaving the folder is seen."""
-    assert resolve(link, target, links) == expected
+    assert resolve_link(link, target, links) == expected
