@@ -69,7 +69,7 @@ NAMES_SCHEDULERS = {
     "cli/commands/mini.py": "shows how to use the cluster that it starts",
     "config/legacy": "LinkedIn TonY has YARN only",
     "model/job_spec.py": "the default",
-    "storage/hdfs/hdfs_discovery.py": "jobs of every scheduler name Hadoop's configuration in `scheduler.yarn.conf`",
+    "storage/hdfs/hdfs_clients.py": "jobs of every scheduler name Hadoop's configuration in `scheduler.yarn.conf`",
 }
 #: YARN and its properties as parts of Hadoop, and a scheme of file systems called `local`.
 OTHER_MEANINGS = ("hadoop/", "mini/", "portal/histories/history_locations.py")

@@ -17,7 +17,7 @@ from tony.config.files.file_reader import MAX_FILE
 from tony.config.legacy.flags import FLAGS, Flags, parse
 from tony.errors import ConfigError, Problem, TonyError
 from tony.model.hdfs_uri import is_address, normalize_hdfs_uri
-from tony.storage.hdfs.hdfs_discovery import find_hdfs
+from tony.storage.hdfs.hdfs_clients import find_hdfs
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 from tony.storage.staging.remote_files_interface import RemoteFile
 

@@ -28,7 +28,7 @@ class SettingType(Enum):
     WORDS = "words"  #: a list of words; parsed to a tuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SchedulerSetting:
     """One key of `[scheduler.<name>]`, or of `[roles.<role>.<name>]`.
 

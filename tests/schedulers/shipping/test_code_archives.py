@@ -163,12 +163,7 @@ def test_the_starter_selects_the_fitting_archive(unpacked: Path) -> None:
 
 def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
     """None needs what was left out; compiled or not. What programs of users find of us is a `tony` of its own."""
-    clients = {
-        "tony.__main__",
-        "tony.schedulers.yarn.client.cluster_discovery",
-        "tony.schedulers.yarn.client.submitter",
-    }
-    clients |= {"tony.config.files.yaml_reader", "tony.storage.hdfs.hdfs_discovery", "tony.storage.hdfs.hdfs_store"}
+    clients = {"tony.__main__", "tony.config.files.yaml_reader"}
     for programs in (unpacked / "programs.zip", compiled(unpacked)):
         modules = [name.rpartition(".")[0].replace("/", ".") for name in names(programs) if "/__init__." not in name]
         modules = [name for name in modules if name not in clients and not name.startswith("tony.python_hooks.")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -16,8 +17,13 @@ import pytest
 from tests.facts import mentions
 from tony.errors import ConfigError, Problem
 from tony.schedulers.shipping import python_archive
-from tony.schedulers.shipping.elf_libraries import Libraries
-from tony.schedulers.shipping.python_archive import OwnInterpreter, store_interpreter
+from tony.schedulers.shipping.python_archive import (
+    Libraries,
+    OwnInterpreter,
+    read_libraries,
+    store_interpreter,
+    with_search_path,
+)
 from tony.storage.cache.object_cache import Cache, Stored
 
 TAG = sys.implementation.cache_tag
@@ -180,3 +186,66 @@ def test_another_interpreter_is_another_archive(tmp_path: Path) -> None:
     shutil.copy(own.program, tmp_path / "copy")
     own.program.write_text("another")
     assert python_archive._compute_fingerprint(own) != first
+
+
+STRINGS = b"\0libpython3.11.so.1.0\0libc.so.6\0/home/ann/python/lib\0rest"
+
+
+def build_program(*, path_tag: int | None = 29) -> bytes:
+    """As small as one can be: a header, two segments, a table of four entries, its strings."""
+    entries = [(1, STRINGS.index(b"libpython")), (1, STRINGS.index(b"libc")), (5, 0x1000 + 512)]
+    if path_tag is not None:
+        entries.append((path_tag, STRINGS.index(b"/home")))
+    table = b"".join(struct.pack("<qQ", *entry) for entry in [*entries, (0, 0), (1, 999_999)])
+    header = (
+        b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0)
+    )
+    load = struct.pack("<IIQQQQQQ", 1, 4, 0, 0x1000, 0x1000, 1024, 1024, 4096)
+    dynamic = struct.pack("<IIQQQQQQ", 2, 6, 256, 0x1100, 0x1100, len(table), len(table), 8)
+    content = (header + load + dynamic).ljust(256, b"\0") + table
+    return content.ljust(512, b"\0") + STRINGS.ljust(512, b"\0")
+
+
+@pytest.mark.parametrize("tag", [15, 29])
+def test_needs_and_places(tag: int) -> None:
+    """Old and new ways to name a folder."""
+    assert read_libraries(build_program(path_tag=tag)) == Libraries(
+        needed=("libpython3.11.so.1.0", "libc.so.6"),
+        path="/home/ann/python/lib",
+        path_at=512 + STRINGS.index(b"/home"),
+    )
+
+
+def test_no_place() -> None:
+    assert read_libraries(build_program(path_tag=None)) == Libraries(needed=("libpython3.11.so.1.0", "libc.so.6"))
+
+
+def test_another_place() -> None:
+    changed = with_search_path(build_program(), "$ORIGIN/../lib")
+    assert read_libraries(changed).path == "$ORIGIN/../lib"
+    assert read_libraries(changed).needed == read_libraries(build_program()).needed
+    assert len(changed) == len(build_program())
+    assert sum(a != b for a, b in zip(changed, build_program(), strict=True)) <= len("/home/ann/python/lib")
+
+
+@pytest.mark.parametrize(
+    ("given", "folder", "message"),
+    [
+        (
+            build_program(),
+            "$ORIGIN/" + "x" * 40,
+            r"its RPATH is too short for the path of its libraries \(/home/ann/python/lib\)",
+        ),
+        (build_program(path_tag=None), "x", r"its RPATH is too short for the path of its libraries \(it has none\)"),
+        (b"#!/bin/sh\n", "x", r"it is not a 64-bit Linux program \(ELF\)"),
+        (b"\x7fELF\x01\x01" + bytes(100), "x", r"it is not a 64-bit Linux program \(ELF\)"),
+    ],
+)
+def test_refused(given: bytes, folder: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        with_search_path(given, folder)
+
+
+def test_of_this_machine() -> None:
+    needed = read_libraries(Path(sys.executable).resolve().read_bytes()).needed
+    assert any(name.startswith("libc.") for name in needed)

@@ -16,8 +16,11 @@ from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.tokens import TokenCredentials, write_file
 from tony.hadoop.wire.rpc import Token
-from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.settings import read_settings
+from tony.mini import PROPERTY
+from tony.mini.site_xml import to_xml
+from tony.model.layout import Home
+from tony.schedulers.yarn.cluster_clients import ClusterClients, find_cluster
+from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.storage.hdfs.delegation_tokens import (
     FileLogin,
     collect_job_credentials,
@@ -152,3 +155,15 @@ async def test_file_login_in_a_loop() -> None:
     secure = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1", **KERBEROS})
     with pytest.raises(PlatformError, match="start a thread"):
         FileLogin(secure, Logins(secure, ANN, TokenCredentials()))(None)
+
+
+@pytest.mark.parametrize("mini", [True, False])
+def test_how_to_mend_a_small_cluster(tmp_path: Path, mini: bool) -> None:
+    """Whose ResourceManager does not answer is told with its address; of `tony mini` also what starts it again."""
+    (tmp_path / "core-site.xml").write_text(
+        to_xml({"fs.defaultFS": "hdfs://127.0.0.1:2", **({PROPERTY: "true"} if mini else {})})
+    )
+    (tmp_path / "yarn-site.xml").write_text(to_xml({"yarn.resourcemanager.address": "127.0.0.1:1"}))
+    cluster = find_cluster(YarnSettings(conf=str(tmp_path)), Home(tmp_path), {})
+    (daemon,) = cluster.applications()._proxy.daemons
+    assert daemon.source.endswith("; of tony mini: restart it with `tony mini restart rm`") is mini

@@ -67,7 +67,7 @@ class LocalSubmitter(Submitter):
         return (ledger.format_fallback_notice(DEFAULT_LEDGER, problem, ledger.find_own_ledger(self._home)),)
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
-        from tony.storage.hdfs.hdfs_discovery import find_hdfs  # late: most jobs name no URI
+        from tony.storage.hdfs.hdfs_clients import find_hdfs  # late: most jobs name no URI
         from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 
         return HdfsFiles(find_hdfs(self._home, others))

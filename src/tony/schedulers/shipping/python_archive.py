@@ -4,6 +4,8 @@ It has the executable, its shared library if there is one, and the standard libr
 interactive tools. Python finds its modules relative to the executable, so it works wherever it is extracted as long as
 the shared library is found there: the RPATH is rewritten. Whether the result works elsewhere is tested by running it.
 The same interpreter gives the same bytes.
+
+ELF format: elf.h, 64 bits, little-endian, as on x86-64 and ARM.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import importlib.util
 import io
 import json
 import os
+import struct
 import subprocess
 import sys
 import tarfile
@@ -24,7 +27,6 @@ from pathlib import Path
 from tony.errors import ConfigError, Problem
 from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.shipping.archive_builder import build_once, compile_pyc, compute_fingerprint
-from tony.schedulers.shipping.elf_libraries import read_libraries, with_search_path
 from tony.storage.cache.object_cache import FIXED_TIME, Cache, Stored
 
 #: Folders of the standard library that are not needed on a node.
@@ -45,6 +47,19 @@ _TEST_PROGRAM = (
     "maps = [line.split(None, 5)[5].strip() for line in open('/proc/self/maps') if '/' in line]\n"
     "print(json.dumps({'files': [f for f in files if f], 'maps': maps, 'prefix': sys.base_prefix}))\n"
 )
+
+#: Numbers and structures of an ELF program.
+_PT_LOAD = 1
+_PT_DYNAMIC = 2
+_DT_NULL = 0
+_DT_NEEDED = 1
+_DT_STRTAB = 5
+_DT_RPATH = 15
+_DT_RUNPATH = 29
+_MAGIC = b"\x7fELF\x02\x01"
+_HEADER = struct.Struct("<32xQ14xHH")
+_SEGMENT = struct.Struct("<I4xQQ8xQ16x")
+_ENTRY = struct.Struct("<qQ")
 
 #: Name, content, permission bits.
 Member = tuple[str, bytes, int]
@@ -208,3 +223,79 @@ def _test_elsewhere(members: list[Member], place: Path) -> None:
     foreign += [path for path in loaded["maps"] if "libpython" in path and not Path(path).is_relative_to(place)]
     if foreign:
         raise _NotMovableError(f"in another folder it still uses {foreign[0]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libraries:
+    """The dynamic section of a program.
+
+    Attributes:
+        needed: names of shared libraries.
+        path: RPATH or RUNPATH: folders to search, separated by `:`; None if it has none.
+        path_at: offset of that text in the file; the byte after it is 0.
+    """
+
+    needed: tuple[str, ...] = ()
+    path: str | None = None
+    path_at: int = 0
+
+
+def read_libraries(program: bytes) -> Libraries:
+    """Parse a program.
+
+    Raises:
+        ValueError: it is not a 64-bit ELF program.
+    """
+    if not program.startswith(_MAGIC):
+        raise ValueError("it is not a 64-bit Linux program (ELF)")
+    try:
+        return _read(program)
+    except (struct.error, IndexError, OverflowError) as error:
+        raise ValueError(f"it is a damaged program ({error})") from error
+
+
+def with_search_path(program: bytes, folders: str) -> bytes:
+    """Return the program with other folders to search. They must not be longer than the present ones.
+
+    Raises:
+        ValueError: they are longer.
+    """
+    found, new = read_libraries(program), folders.encode()
+    if found.path is None or len(found.path.encode()) < len(new):
+        raise ValueError(f"its RPATH is too short for the path of its libraries ({found.path or 'it has none'})")
+    end = found.path_at + len(found.path.encode())
+    return program[: found.path_at] + new.ljust(end - found.path_at, b"\0") + program[end:]
+
+
+def _read(program: bytes) -> Libraries:
+    table, size, count = _HEADER.unpack_from(program)
+    segments = [_SEGMENT.unpack_from(program, table + number * size) for number in range(count)]
+    loaded = [(address, offset, length) for kind, offset, address, length in segments if kind == _PT_LOAD]
+    entries: list[tuple[int, int]] = []
+    for kind, offset, _, length in segments:
+        if kind == _PT_DYNAMIC:
+            entries += [_ENTRY.unpack_from(program, at) for at in range(offset, offset + length, _ENTRY.size)]
+    if (_DT_NULL, 0) in entries:
+        entries = entries[: entries.index((_DT_NULL, 0))]
+    values = dict(entries)
+    if _DT_STRTAB not in values:
+        return Libraries()
+    strings = _find_offset(values[_DT_STRTAB], loaded)
+    # DT_RUNPATH has priority over DT_RPATH.
+    at = values.get(_DT_RUNPATH, values.get(_DT_RPATH))
+    return Libraries(
+        needed=tuple(_read_text(program, strings + value) for tag, value in entries if tag == _DT_NEEDED),
+        path=None if at is None else _read_text(program, strings + at),
+        path_at=0 if at is None else strings + at,
+    )
+
+
+def _find_offset(address: int, loaded: list[tuple[int, int, int]]) -> int:
+    for start, offset, length in loaded:
+        if start <= address < start + length:
+            return address - start + offset
+    raise IndexError("an address outside the program")
+
+
+def _read_text(program: bytes, at: int) -> str:
+    return program[at : program.index(b"\0", at)].decode("utf-8", "replace")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tony.errors import NoClusterError
 from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.hadoop.failover import FailoverProxy, build_connection_options
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
+from tony.model.layout import Home
+from tony.schedulers.yarn.settings import YarnSettings
 from tony.storage.hdfs.delegation_tokens import POLICY
-from tony.storage.hdfs.hdfs_clients import HdfsClients
+from tony.storage.hdfs.hdfs_clients import HdfsClients, load_hadoop_configuration
 
 #: Settings that AM and executors need inside the cluster; they cannot rely on the nodes' own files.
 _REQUIRED_SETTINGS = ("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.", "hadoop.http.", "ipc.client.", "yarn.")
@@ -52,3 +57,25 @@ class ClusterClients(HdfsClients):
                 if value is not None:
                     found[key] = value
         return found
+
+
+def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] = os.environ) -> ClusterClients:
+    """Return the cluster that the job, the environment, or a running `tony mini` names, in this order.
+
+    Raises:
+        NoClusterError: none of them names one.
+        ConfigurationError: its files cannot be used.
+    """
+    from tony.mini import PROPERTY  # late: only clients search; processes in a cluster get it with their payload
+
+    configuration = load_hadoop_configuration(settings.conf, home, environ)
+    if configuration is None:
+        raise NoClusterError(
+            "no YARN cluster is configured: HADOOP_CONF_DIR is not set, and no `tony mini` cluster is running. Set "
+            "HADOOP_CONF_DIR (or scheduler.yarn.conf) to the folder with core-site.xml and yarn-site.xml, or start a "
+            "local cluster: tony mini start"
+        )
+    cluster = ClusterClients.from_configuration(configuration, environ)
+    if not configuration.get(PROPERTY):
+        return cluster
+    return replace(cluster, advice="of tony mini: restart it with `tony mini restart rm`")

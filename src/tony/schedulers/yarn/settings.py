@@ -20,22 +20,19 @@ ENVIRONMENT = "environment"
 
 
 def _text(name: str, default: str, meaning: str) -> SchedulerSetting:
-    return SchedulerSetting(name=name, type=SettingType.TEXT, default=default, meaning=meaning)
+    return SchedulerSetting(name, SettingType.TEXT, default, meaning)
 
 
 SETTINGS: Sequence[SchedulerSetting] = (
     SchedulerSetting(
-        name="conf",
-        type=SettingType.PATH,
-        default="HADOOP_CONF_DIR, or the cluster of `tony mini`",
-        meaning="Folder with the cluster's core-site.xml, hdfs-site.xml and yarn-site.xml.",
+        "conf",
+        SettingType.PATH,
+        "HADOOP_CONF_DIR, or the cluster of `tony mini`",
+        "Folder with the cluster's core-site.xml, hdfs-site.xml and yarn-site.xml.",
     ),
     _text("queue", "default", "Queue to submit the job to."),
     SchedulerSetting(
-        name="priority",
-        type=SettingType.INT,
-        default="the queue's",
-        meaning="Priority among the applications of a queue; higher is sooner.",
+        "priority", SettingType.INT, "the queue's", "Priority among the applications of a queue; higher is sooner."
     ),
     _text("tags", "none", "Tags of the application, separated by commas."),
     _text("application_type", "TONY", "Application type shown by YARN, which cuts it at 20 characters."),
@@ -59,25 +56,15 @@ SETTINGS: Sequence[SchedulerSetting] = (
         "`environment` for that of the job's environment archive.",
     ),
     SchedulerSetting(
-        name="am_memory",
-        type=SettingType.SIZE,
-        default="512m",
-        meaning="Memory of the application master's container.",
-        minimum=64 * MIB,
+        "am_memory", SettingType.SIZE, "512m", "Memory of the application master's container.", minimum=64 * MIB
     ),
-    SchedulerSetting(
-        name="am_vcores",
-        type=SettingType.INT,
-        default="1",
-        meaning="CPU shares of the application master's container.",
-        minimum=1,
-    ),
+    SchedulerSetting("am_vcores", SettingType.INT, "1", "CPU shares of the application master's container.", minimum=1),
     _text("am_node_label", "the job's", "Node label of the application master's container."),
     SchedulerSetting(
-        name="lifetime",
-        type=SettingType.DURATION,
-        default="none",
-        meaning="Time after which YARN itself kills the application, even if its AM does not respond.",
+        "lifetime",
+        SettingType.DURATION,
+        "none",
+        "Time after which YARN itself kills the application, even if its AM does not respond.",
         minimum=1,
     ),
     _text("log_include", "everything", "Pattern of log files that YARN aggregates after the job has ended."),
@@ -103,10 +90,10 @@ SETTINGS: Sequence[SchedulerSetting] = (
 ROLE_SETTINGS: Sequence[SchedulerSetting] = (
     _text("placement", "none", "Placement constraint of the role's tasks, in YARN's syntax: `notin,node,ps`."),
     SchedulerSetting(
-        name="placement_tags",
-        type=SettingType.WORDS,
-        default="the role's name",
-        meaning="Allocation tags of the role's tasks, for placement constraints.",
+        "placement_tags",
+        SettingType.WORDS,
+        "the role's name",
+        "Allocation tags of the role's tasks, for placement constraints.",
     ),
     _text(
         "mounts",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
@@ -12,6 +13,7 @@ from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, build_usual_web_address, find_name_service
 from tony.hadoop.tokens import TokenCredentials
+from tony.model.layout import Home
 from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin, collect_job_credentials
 
 if TYPE_CHECKING:
@@ -127,3 +129,46 @@ class HdfsClients:
             return staging.rstrip("/") or "/"
         prefix = self.configuration.get("dfs.user.home.dir.prefix", "/user")
         return f"{prefix}/{self.user}/{staging}".rstrip("/")
+
+
+def load_hadoop_configuration(
+    conf: str | None, home: Home, environ: Mapping[str, str] = os.environ
+) -> Configuration | None:
+    """Load the configuration that the job, the environment or a running `tony mini` names, in this order.
+
+    Args:
+        conf: the folder that the job names.
+
+    Returns:
+        None if none of them names one.
+
+    Raises:
+        ConfigurationError: its files cannot be used.
+    """
+    from tony.mini import conf_dir  # late: only clients search; processes in a cluster get it with their payload
+
+    # Errors name the environment variable if the folder comes from one, so leave it to `Configuration.load`.
+    if not conf and (environ.get("HADOOP_CONF_DIR") or environ.get("YARN_CONF_DIR")):
+        return Configuration.load(None, environ)
+    folder = conf or conf_dir(home)
+    return Configuration.load(folder, environ) if folder else None
+
+
+def find_hdfs(home: Home, settings: Mapping[str, Mapping[str, object]]) -> HdfsClients:
+    """Return the file systems for a job of any scheduler: `scheduler.yarn.conf` names their configuration.
+
+    Args:
+        settings: scheduler -> its settings in the job file.
+
+    Raises:
+        ValueError: no configuration is set.
+        ConfigurationError: it cannot be used.
+    """
+    conf = settings.get("yarn", {}).get("conf")
+    configuration = load_hadoop_configuration(conf if isinstance(conf, str) else None, home)
+    if configuration is None:
+        raise ValueError(
+            "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR (in a job file: "
+            "scheduler.yarn.conf) to the folder with core-site.xml and hdfs-site.xml."
+        )
+    return HdfsClients.from_configuration(configuration, os.environ)

@@ -12,7 +12,7 @@ from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.hdfs_uri import normalize_hdfs_uri, split_address
 from tony.model.layout import Home
-from tony.storage.hdfs.hdfs_discovery import find_hdfs
+from tony.storage.hdfs.hdfs_clients import find_hdfs
 from tony.storage.stores.store_interface import PIECE, FileStore, Item, join_below
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import itemgetter
 
 from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.setting_choices import AfterCondition
@@ -120,26 +121,18 @@ def _find_finished_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
 
 def _find_heaviest(rivals: Mapping[str, Set[str]], weights: Mapping[str, int]) -> list[str]:
     """Return the set of roles without two rivals that has the largest sum of weights."""
-    bound = [name for name in rivals if rivals[name]]
+    bound = tuple(name for name in rivals if rivals[name])
     if len(bound) > EXACT_ROLES:
         return list(rivals)
-    bit = {name: 1 << i for i, name in enumerate(bound)}
-    against = [sum(bit[rival] for rival in rivals[name]) for name in bound]
 
     @cache
-    def find_best(left: int) -> int:
-        """Return the largest sum over roles of the set `left`; about 2^(n/2) sets are ever queried."""
-        if not left:
-            return 0
-        lowest = left & -left
-        i = lowest.bit_length() - 1
-        return max(find_best(left ^ lowest), weights[bound[i]] + find_best((left ^ lowest) & ~against[i]))
+    def choose(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        """Return the largest sum over some of these roles, and which those are."""
+        if not names:
+            return 0, ()
+        first, rest = names[0], names[1:]
+        weight, others = choose(tuple(name for name in rest if name not in rivals[first]))
+        return max((weights[first] + weight, (first, *others)), choose(rest), key=itemgetter(0))
 
-    left, chosen = (1 << len(bound)) - 1, set()
-    for i, name in enumerate(bound):
-        if left & bit[name]:
-            left ^= bit[name]
-            if weights[name] + find_best(left & ~against[i]) >= find_best(left):
-                chosen.add(name)
-                left &= ~against[i]
+    _, chosen = choose(bound)
     return [name for name in rivals if not rivals[name] or name in chosen]

@@ -72,9 +72,7 @@ def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
         False also where the kernel does not list a process's children.
     """
     children = process.list_own_children()
-    return (
-        children is not None and not _find_orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
-    )
+    return children is not None and not _find_orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
 
 
 def end_job(job_id: str, launched: LaunchRecord, kept: Collection[str] = ()) -> bool:
