@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.harness import Bench, CannotRunError, Figures, Result, interleaved, main
+from bench.harness import CannotRunError, Figures, Result, interleaved
 from bench.harness import at_most_times as times
 from bench.measured_processes import Workshop, tony
 from tests.advice.jobs import load_own_facts
@@ -26,6 +25,8 @@ from tony.advice.patch import apply
 from tony.client.submission import check
 from tony.history.job_record import record_of
 from tony.model.layout import Home
+
+TITLE = "A job before and after what is proposed for it"
 
 _STEPS = 120
 _PROGRAM = f"""\
@@ -123,9 +124,3 @@ def _look(shop: Workshop) -> Figures:
     began, cpu = time.perf_counter(), time.process_time()
     advise(load_own_facts(home, job), _hasty())
     return {"wall": time.perf_counter() - began, "cpu": time.process_time() - cpu}
-
-
-BENCH = Bench(name="advice", title="A job before and after what is proposed for it", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from bench.harness import Bench, Result, at_most, interleaved, main
+from bench.harness import Result, at_most, interleaved
 from bench.measured_processes import Workshop, tony
+
+TITLE = "The command line and the package, before they do anything"
 
 
 def measure(quick: bool) -> Result:
@@ -33,9 +35,3 @@ def measure(quick: bool) -> Result:
             rounds.line("tony run --help", "run", "wall", against=bare),
         ),
     )
-
-
-BENCH = Bench(name="command_line", title="The command line and the package, before they do anything", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -15,19 +15,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from bench import event_sequences
-from bench.harness import (
-    Bench,
-    CannotRunError,
-    Figures,
-    Line,
-    Result,
-    Rounds,
-    Unit,
-    at_least,
-    at_most,
-    interleaved,
-    main,
-)
+from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Unit, at_least, at_most, interleaved
 from bench.measured_processes import Workshop
 from tony.core.application import Application
 from tony.core.events import Snapshot
@@ -35,6 +23,8 @@ from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec
 from tony.model.states import JobState
+
+TITLE = "The machine that decides, and replay"
 
 #: The application master logs a digest so often, or as often as it has tasks if they are more.
 _SNAPSHOT_EVERY = 2000
@@ -163,9 +153,3 @@ def _replay(shop: Workshop, seed: int, events: int) -> Figures:
     if mismatch or replayed != events:
         raise CannotRunError(f"the replay went wrong after {replayed} of {events} events: {mismatch}")
     return {**done.figures, "checked": checked}
-
-
-BENCH = Bench(name="core", title="The machine that decides, and replay", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.harness import Bench, CannotRunError, Figures, Line, Result, Unit, at_most, interleaved, main
+from bench.harness import CannotRunError, Figures, Line, Result, Unit, at_most, interleaved
 from tests.support.hanging_store import HangingStore
 from tony.history import metrics_schema
 from tony.history.event_log import MAX_FOREIGN_LOG_BYTES, VERSION
@@ -46,6 +46,8 @@ from tony.testing.sample_jobs import build_prepared_job
 from tony.web.app import create
 from tony.web.user_authentication import Authenticator
 from tony.web.uvicorn_server import listen, serve
+
+TITLE = "A portal that one user crowds"
 
 #: Requests of one user that hang.
 HANGING = 8
@@ -327,9 +329,3 @@ def memory_with_hostile_records(folder: Path, count: int, *, quick: bool) -> int
                 if status == 500:
                     raise CannotRunError("a hostile record is a bug of the portal's")
         return portal.memory()
-
-
-BENCH = Bench(name="crowded_portal", title="A portal that one user crowds", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

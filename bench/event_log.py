@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 import tempfile
 import time
 from collections import deque
@@ -20,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.crowded import TIMEOUT_SECONDS, address_of, running_master, submitted, until_granted
-from bench.harness import Bench, CannotRunError, Figures, Line, Result, Unit, at_least, at_most, interleaved, main
+from bench.harness import CannotRunError, Figures, Line, Result, Unit, at_least, at_most, interleaved
 from tests.support.executor_load import address_of as port_of
 from tests.support.executor_load import container_of
 from tony import clock
@@ -34,6 +33,8 @@ from tony.protocol.launch import JobCredentials
 from tony.protocol.messages import Message, Refused
 from tony.rpc import connect
 from tony.rpc.connection import RpcConnection
+
+TITLE = "The event log on this machine"
 
 _EXECUTORS = 100
 #: Events a second, all executors together.
@@ -194,9 +195,3 @@ class _Talker:
         if message is None or isinstance(message, Refused):
             raise CannotRunError(f"executor {self._index} was sent away: {message}")
         return message
-
-
-BENCH = Bench(name="event_log", title="The event log on this machine", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

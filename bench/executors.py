@@ -4,33 +4,21 @@ Both ends are on this machine. PyTorch stands for frameworks that need a coordin
 task. TensorFlow is the other end: every task gets the addresses of all. (Linux gives a program no variable beyond 128
 KiB, so real TF_CONFIGs end near 3,100 tasks; the wire does not care.) CPU is that of the application master alone.
 
-`python -m bench.executors` takes some minutes. Seen from outside: `told` is what a user waits for.
+It takes some minutes. Seen from outside: `told` is what a user waits for.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from bench.crowded import Crowded, play
-from bench.harness import (
-    CPU,
-    Bench,
-    Figures,
-    Line,
-    Result,
-    Rounds,
-    Target,
-    Unit,
-    at_most,
-    at_most_times,
-    interleaved,
-    main,
-)
+from bench.harness import CPU, Figures, Line, Result, Rounds, Target, Unit, at_most, at_most_times, interleaved
 from tony.am.executor_connections import HEARTBEATS_PER_SECOND
 from tony.model.job_spec import JobSpec
+
+TITLE = "One application master and very many executors"
 
 #: Tasks -> rounds, and seconds in steady state, several intervals of heartbeats.
 _SIZES: Mapping[int, tuple[int, float]] = {100: (3, 10.0), 1_000: (3, 10.0), 10_000: (1, 20.0)}
@@ -112,9 +100,3 @@ def _lines(tasks: int, rounds: Rounds, few: Rounds | None) -> list[Line]:
                 line = replace(line, against=f"{_FEW} tasks", reference=reference, ratio=ratio, target=flat)
             lines.append(line)
     return lines
-
-
-BENCH = Bench(name="executors", title="One application master and very many executors", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

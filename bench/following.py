@@ -8,12 +8,13 @@ there are left out.
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Sequence
 
-from bench.harness import CPU, Bench, CannotRunError, Figures, Result, at_most, interleaved, main
+from bench.harness import CPU, CannotRunError, Figures, Result, at_most, interleaved
 from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import Seen, watch
+
+TITLE = "A task's line on its way to a follower's terminal"
 
 _NS = 1e-9
 _PROGRAM = """\
@@ -70,9 +71,3 @@ def _figures(seen: Seen) -> Figures:
     if any(seen.codes) or len(delays) < 2:
         raise CannotRunError(f"{len(delays)} lines, exit codes {seen.codes}: {seen.text[-2000:]}")
     return {"median": statistics.median(delays), "late": delays[int(0.95 * len(delays))], CPU: seen.cpu}
-
-
-BENCH = Bench(name="following", title="A task's line on its way to a follower's terminal", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

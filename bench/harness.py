@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-
-from bench import machine
 
 #: What one call of a way answers: figure -> value.
 Figures = Mapping[str, float]
@@ -114,20 +110,6 @@ class Result:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """One row of the bench: a file.
-
-    Attributes:
-        name: of the file, and of the section in `results.md`.
-        measure: called with True for a tiny sample.
-    """
-
-    name: str
-    title: str
-    measure: Callable[[bool], Result]
-
-
 @dataclass(frozen=True, slots=True)
 class Rounds:
     """What `interleaved` saw: way -> its figures, round by round."""
@@ -202,41 +184,3 @@ def interleaved(ways: Mapping[str, Callable[[], Figures]], rounds: int, *, disca
             if number >= 0:
                 samples[name].append(figures)
     return Rounds(samples)
-
-
-def main(bench: Bench) -> int:
-    """The command line of one row."""
-    return run_all([bench], sys.argv[1:])
-
-
-def run_all(benches: Sequence[Bench], arguments: Sequence[str]) -> int:
-    """Measure rows one after the other, print one table, and keep the measurements.
-
-    Returns:
-        The exit code: 0 also when a target is missed or a row cannot run here. A bench informs, it does not judge.
-    """
-    from bench import results, table
-
-    parser = argparse.ArgumentParser(prog="bench", description="What tony costs. See bench/__init__.py.")
-    parser.add_argument("--quick", action="store_true", help="a tiny sample, to see that it runs; nothing is kept")
-    parser.add_argument("--dry", action="store_true", help="keep nothing in bench/results.md")
-    options = parser.parse_args(arguments)
-    print(machine.size(), flush=True)
-    done: list[tuple[Bench, Result]] = []
-    for bench in benches:
-        load = machine.load()
-        print(f"{bench.name}: {bench.title} (load {load})", file=sys.stderr, flush=True)
-        try:
-            result = bench.measure(options.quick)
-        except CannotRunError as reason:
-            print(f"{bench.name} was not measured: {reason}", file=sys.stderr, flush=True)
-            done.append((bench, Result(lines=(Line.missing(bench.title, str(reason)),))))
-            continue
-        done.append((bench, result))
-        if not (options.quick or options.dry):
-            results.keep(bench, result, machine=f"{machine.size()}, load {load} at its start")
-    print(table.format_table([line for _, result in done for line in result.lines]))
-    for bench, result in done:
-        for note in result.notes:
-            print(f"{bench.name}: {note}")
-    return 0

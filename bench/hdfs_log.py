@@ -11,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import re
 import statistics
-import sys
 import time
 from pathlib import Path
 
 from bench.failing_jobs import NS
-from bench.harness import Bench, Line, Result, Unit, at_most, main
+from bench.harness import Line, Result, Unit, at_most
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop
 from bench.small_cluster import SmallCluster
 from bench.yarn_failures import Jobs
@@ -25,6 +24,8 @@ from tony.schedulers.job_store import event_log_replication as journals
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.yarn.cluster_clients import ClusterClients
+
+TITLE = "The event log in HDFS"
 
 _FOLDER = "/tmp/bench-log"
 #: As long as most events are.
@@ -152,9 +153,3 @@ def _job(jobs: Jobs, appends: _Appends, quick: bool) -> tuple[int, float]:
         begin = time.monotonic()
         time.sleep(2.0 if quick else 10.0)
         return writes, len(appends.moments()) / (time.monotonic() - begin)
-
-
-BENCH = Bench(name="hdfs_log", title="The event log in HDFS", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

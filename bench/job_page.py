@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from pathlib import Path
 from starlette.types import ASGIApp, Message
 
 from bench.event_sequences import ordinary, ordinary_spec
-from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
+from bench.harness import Figures, Line, Result, Unit, at_most, interleaved
 from tests.web.home_source import HomeSource
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
@@ -37,6 +36,8 @@ from tony.web.app import create
 from tony.web.assets import load_assets
 from tony.web.user_authentication import AuthConfig, Authenticator
 from tony.web.uvicorn_server import PEER
+
+TITLE = "Pages of a job of 10,000 tasks"
 
 _JOB = "local-20260101-000000-0a1b2c"
 _SUBMITTED = 1_760_000_000.0
@@ -147,9 +148,3 @@ def _write(home: Home, tasks: int, size: int) -> None:
         while file.tell() < size:
             file.write(block)
         os.fsync(file.fileno())
-
-
-BENCH = Bench(name="job_page", title="Pages of a job of 10,000 tasks", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -10,9 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from bench.harness import Bench, CannotRunError, Figures, Result, at_most, interleaved, main
+from bench.harness import CannotRunError, Figures, Result, at_most, interleaved
 from bench.measured_processes import Workshop, tony, wait_all
 from tony.model.layout import Home
+
+TITLE = "Listing a thousand jobs"
 
 
 def measure(quick: bool) -> Result:
@@ -57,9 +59,3 @@ def _copy(home: Home, original: Path, count: int) -> None:
             path = home.job(name).path / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text.replace(original.name, name))
-
-
-BENCH = Bench(name="listing", title="Listing a thousand jobs", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -10,13 +10,14 @@ all of that is refused, and nothing comes of it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from bench.crowded_failure import play
-from bench.harness import CPU, Bench, Figures, Line, Result, Unit, at_least, at_most, interleaved, main
+from bench.harness import CPU, Figures, Line, Result, Unit, at_least, at_most, interleaved
+
+TITLE = "Some of very many executors are lost"
 
 _FRAMEWORK = "pytorch"
 #: Tasks -> rounds, and the most seconds until the new spec is out.
@@ -51,9 +52,3 @@ def _figures(tasks: int) -> Figures:
         "refused": seen.refused,
         CPU: seen.cpu,
     }
-
-
-BENCH = Bench(name="lost_executors", title="Some of very many executors are lost", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -9,13 +9,14 @@ torchrun has nothing to compare with: its agent's workers end with it.
 
 from __future__ import annotations
 
-import sys
 import time
 
 from bench.failing_jobs import NS, TASKS, LocalJob, Programs, came_back, events_of, kill, until
-from bench.harness import Bench, CannotRunError, Figures, Result, Unit, at_most, interleaved, main
+from bench.harness import CannotRunError, Figures, Result, Unit, at_most, interleaved
 from bench.measured_processes import Workshop
 from bench.process_facts import status_of
+
+TITLE = "kill -9 of the application master on this machine"
 
 
 def measure(quick: bool) -> Result:
@@ -62,9 +63,3 @@ def _figures(shop: Workshop, programs: Programs, *settings: str) -> Figures:
 
 def _four(moments: list[int]) -> list[int] | None:
     return moments if len(moments) >= TASKS else None
-
-
-BENCH = Bench(name="lost_master", title="kill -9 of the application master on this machine", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

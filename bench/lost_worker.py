@@ -14,15 +14,16 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from bench.failing_jobs import SETTLE, TASKS, LocalJob, Programs
-from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
+from bench.harness import Figures, Line, Result, Unit, at_most, interleaved
 from bench.measured_processes import Workshop, end_all
 from bench.startup import SYSTEM_PYTHON, no_torch
+
+TITLE = "kill -9 of one of four workers on this machine"
 
 #: "Redirect nothing": see `bench/startup.py`.
 _TORCHRUN = (
@@ -100,9 +101,3 @@ def _torchrun(shop: Workshop, programs: Programs, *words: str) -> Figures:
             os.killpg(agent.pid, signal.SIGKILL)
         end_all()
         agent.wait()
-
-
-BENCH = Bench(name="lost_worker", title="kill -9 of one of four workers on this machine", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -7,17 +7,18 @@ recorded as submitted to the start of its program. Compared with as many bare in
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 
-from bench.harness import CPU, Bench, CannotRunError, Figures, Result, Unit, at_most, interleaved, main
+from bench.harness import CPU, CannotRunError, Figures, Result, Unit, at_most, interleaved
 from bench.measured_processes import Workshop, interpreter, tony, wait_all
 from tony.core.events import Started
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
+
+TITLE = "A hundred jobs submitted at once"
 
 
 def measure(quick: bool) -> Result:
@@ -92,9 +93,3 @@ def _unfair(times: Sequence[tuple[float, float]]) -> float:
     pairs = [(one, other) for index, one in enumerate(times) for other in times[index + 1 :] if other[0] > one[0] + 1]
     turned = sum(other[1] < one[1] for one, other in pairs)
     return 100 * turned / len(pairs) if pairs else 0.0
-
-
-BENCH = Bench(name="many_jobs", title="A hundred jobs submitted at once", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

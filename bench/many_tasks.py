@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
-from bench.harness import Bench, Result, at_most, interleaved, main
+from bench.harness import Result, at_most, interleaved
 from bench.measured_processes import Workshop, tony
+
+TITLE = "A job of 200 tasks of one second"
 
 #: Each task's reservation: 200 of them have to fit into one machine together.
 _MEMORY = "32m"
@@ -28,9 +28,3 @@ def measure(quick: bool) -> Result:
         )
     line = rounds.line(f"{tasks} tasks of sleep 1, start → prompt", "tony", "wall", against="bare", target=at_most(15))
     return Result(lines=(line,), notes=(f"memory of each task: {_MEMORY}",))
-
-
-BENCH = Bench(name="many_tasks", title="A job of 200 tasks of one second", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

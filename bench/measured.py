@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.harness import Bench, Figures, Line, Result, Unit, at_least, at_most, main
+from bench.harness import Figures, Line, Result, Unit, at_least, at_most
 from bench.process_facts import resident, status_of
 from tony.am.metrics_store import SAMPLES_PER_SECOND, MetricsStore
 from tony.core.state import State, Task
@@ -29,6 +29,8 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.metric_definitions import PROGRAM
 from tony.protocol.executor_messages import Sample, Saved
+
+TITLE = "What is kept of 10,000 tasks that are measured for a day"
 
 _TASKS, _HOURS = 10_000, 24.0
 _HOUR = 3600.0
@@ -134,9 +136,3 @@ def _state(tasks: int) -> State:
 def _most_resident() -> int:
     """The most that it has held."""
     return int(status_of(os.getpid()).get("VmHWM", "0 kB").split()[0]) * 1024
-
-
-BENCH = Bench(name="measured", title="What is kept of 10,000 tasks that are measured for a day", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

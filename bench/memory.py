@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.harness import Bench, CannotRunError, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
+from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Unit, at_most, interleaved
 from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import Seen, watch
 from tony.linux.process import descendants
+
+TITLE = "Memory of a waiting job of four tasks"
 
 _TASKS = 4
 _MIB = 1 << 20
@@ -133,9 +134,3 @@ def memory_of(pid: int) -> Mapping[str, int]:
     if len(found) != 2:
         raise CannotRunError(f"/proc/{pid}/smaps_rollup tells nothing")
     return found
-
-
-BENCH = Bench(name="memory", title="Memory of a waiting job of four tasks", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.harness import Bench, CannotRunError, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
+from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Unit, at_most, interleaved
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop, interpreter, wait_all
 from tony.linux.process import descendants
+
+TITLE = "A gigabyte of output on its way to disk"
 
 _MB = 1_000_000
 _PIECE = 1_000_000
@@ -169,9 +170,3 @@ def _lost(path: Path, wanted: str, count: int) -> float:
     if digest == wanted:
         return 0
     return abs(printed - size) or printed
-
-
-BENCH = Bench(name="output", title="A gigabyte of output on its way to disk", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

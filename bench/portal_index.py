@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from bench.harness import Bench, CannotRunError, Figures, Line, Result, Unit, at_most, interleaved, main
+from bench.harness import CannotRunError, Figures, Line, Result, Unit, at_most, interleaved
 from tony.model.job_query import JobSort, Query, to_words
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal.job_index.index import JobIndex
 from tony.portal.job_index.index_schema import IndexEntry
+
+TITLE = "Finding one of a million jobs"
 
 _BATCH = 5_000
 _USERS = 400
@@ -153,9 +155,3 @@ def _cool(path: Path) -> None:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
-
-
-BENCH = Bench(name="portal_index", title="Finding one of a million jobs", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -9,34 +9,28 @@ import time
 from pathlib import Path
 
 from bench import table
-from bench.harness import Bench, Result
+from bench.harness import Result
 
 RESULTS = Path(__file__).with_name("results.md")
 
 
-def keep(bench: Bench, result: Result, *, machine: str, path: Path = RESULTS) -> None:
+def keep(name: str, title: str, result: Result, *, machine: str, path: Path = RESULTS) -> None:
     """Replaces the section of one row, or adds it; the others stay as they are.
 
     Args:
         machine: what it was measured on, and under which load.
     """
-    section = text_of(bench, result, machine=machine, date=time.strftime("%Y-%m-%d"))
+    parts = [f"## {name}", f"{title}. {time.strftime('%Y-%m-%d')}, {machine}.", table.format_table(result.lines)]
+    if result.notes:
+        parts.append("\n".join(f"- {note}" for note in result.notes))
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # two rows may be measured at one time
         new = path.with_suffix(".new")
-        new.write_text(replaced(path.read_text(encoding="utf-8"), bench.name, section), encoding="utf-8")
+        new.write_text(replaced(path.read_text(encoding="utf-8"), name, "\n\n".join(parts)), encoding="utf-8")
         new.replace(path)
     finally:
         os.close(folder)
-
-
-def text_of(bench: Bench, result: Result, *, machine: str, date: str) -> str:
-    """The section of one row."""
-    parts = [f"## {bench.name}", f"{bench.title}. {date}, {machine}.", table.format_table(result.lines)]
-    if result.notes:
-        parts.append("\n".join(f"- {note}" for note in result.notes))
-    return "\n\n".join(parts) + "\n"
 
 
 def replaced(text: str, name: str, section: str) -> str:

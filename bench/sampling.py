@@ -20,11 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tony
-from bench.harness import Bench, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
+from bench.harness import Figures, Line, Result, Rounds, Unit, at_most, interleaved
 from bench.measured_processes import interpreter
 from tony.linux import process
 from tony.linux.process_usage import ProcessUsage
 from tony.linux.thread_pools import to_thread
+
+TITLE = "Measuring a program of eight processes"
 
 _PROCESSES, _THREADS = 8, 8
 #: Seconds between two looks, as by default.
@@ -139,9 +141,3 @@ def _calls(count: int) -> Figures:
     sent, held = map(float, reporter.stdout.read().split())
     reporter.stdout.close()
     return {"sent": sent, "held": held}
-
-
-BENCH = Bench(name="sampling", title="Measuring a program of eight processes", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

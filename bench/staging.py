@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.harness import CPU, Bench, Figures, Line, Result, at_most, interleaved, main
+from bench.harness import CPU, Figures, Line, Result, at_most, interleaved
 from bench.measured_processes import Workshop
+
+TITLE = "Staging a source tree"
 
 _MB = 1_000_000
 #: Seconds. A file that changed so shortly before it was read is read again: it might change once more in that tick.
@@ -108,9 +110,3 @@ def _grow(tree: Path, files: int, size: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         half = int(weight * scale / 2)
         (folder / f"file{number:05}.dat").write_bytes(chance.randbytes(half) + b"text\n" * (half // 5))
-
-
-BENCH = Bench(name="staging", title="Staging a source tree", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

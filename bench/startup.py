@@ -9,12 +9,13 @@ those that outlive the client as well.
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Sequence
 
-from bench.harness import CPU, Bench, CannotRunError, Figures, Line, Result, at_most_times, interleaved, main
+from bench.harness import CPU, CannotRunError, Figures, Line, Result, at_most_times, interleaved
 from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import watch
+
+TITLE = "A job of four one-line programs, start to end"
 
 _TASKS = 4
 _PROGRAM = 'import time; print("at", time.time_ns(), flush=True)\n'
@@ -83,9 +84,3 @@ def no_torch() -> str:
     except OSError as error:
         return f"{SYSTEM_PYTHON}: {error.strerror}"
     return f"{SYSTEM_PYTHON} has no torch" if code else ""
-
-
-BENCH = Bench(name="startup", title="A job of four one-line programs, start to end", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

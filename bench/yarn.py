@@ -15,31 +15,19 @@ import os
 import re
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.harness import (
-    CPU,
-    Bench,
-    CannotRunError,
-    Figures,
-    Line,
-    Result,
-    Rounds,
-    Target,
-    Unit,
-    at_most,
-    interleaved,
-    main,
-)
+from bench.harness import CPU, CannotRunError, Figures, Line, Result, Rounds, Target, Unit, at_most, interleaved
 from bench.measured_processes import Workshop, cpu_of, tony
 from bench.process_facts import command_line, processor_time, resident, status_of
 from bench.small_cluster import SmallCluster
 from tony.linux.process import descendants
+
+TITLE = "A job of four tasks on a small Hadoop cluster"
 
 _TASKS = 4
 _NS = 1e-9
@@ -310,9 +298,3 @@ def running(module: str) -> list[int]:
     mine = descendants(os.getpid())
     found = {pid: status for pid in mine if module in command_line(pid) and (status := status_of(pid))}
     return [pid for pid, status in found.items() if int(status["PPid"]) not in found]
-
-
-BENCH = Bench(name="yarn", title="A job of four tasks on a small Hadoop cluster", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -15,7 +15,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,20 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.failing_jobs import NS, SETTLE, TASKS, Programs, came_back, full, kill, until
-from bench.harness import (
-    Bench,
-    CannotRunError,
-    Figures,
-    Line,
-    Result,
-    Rounds,
-    Target,
-    Unit,
-    at_least,
-    at_most,
-    interleaved,
-    main,
-)
+from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Target, Unit, at_least, at_most, interleaved
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop, tony
 from bench.process_facts import status_of
 from bench.small_cluster import SmallCluster
@@ -45,6 +31,8 @@ from tony.errors import TonyError
 from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
+
+TITLE = "kill -9 in a job of four on a small Hadoop cluster"
 
 _JOB = f"""\
 name = "bench"
@@ -236,9 +224,3 @@ def _compared(line: Line, reference: float) -> Line:
     return replace(
         line, against=_LINKEDIN_TONY, reference=reference, ratio=line.value / reference if reference else None
     )
-
-
-BENCH = Bench(name="yarn_failures", title="kill -9 in a job of four on a small Hadoop cluster", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -19,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.harness import Bench, CannotRunError, Figures, Result, Unit, at_least, interleaved, main
+from bench.harness import CannotRunError, Figures, Result, Unit, at_least, interleaved
 from bench.process_facts import processor_time, resident
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
@@ -36,6 +35,8 @@ from tony.isolated_interpreter import command
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, encode_payload
 from tony.testing.sample_jobs import build_prepared_job
+
+TITLE = "Two hundred containers on simulated nodes"
 
 _CONTAINERS, _NODES = 200, 20
 _TIMEOUT_SECONDS = 120.0
@@ -173,9 +174,3 @@ def _papers(
         user="bench",
         nodes={node.node.host or "": "/default-rack" for node in nodes},
     )
-
-
-BENCH = Bench(name="yarn_launch", title="Two hundred containers on simulated nodes", measure=measure)
-
-if __name__ == "__main__":
-    sys.exit(main(BENCH))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import machine, results, table
-from bench.harness import Bench, Line, Result, Unit, at_most, at_most_times
+from bench.harness import Line, Result, Unit, at_most, at_most_times
 
 _LINE = Line(what="start", value=0.25, against="bare", reference=0.05, ratio=5.0, target=at_most_times(6))
 
@@ -58,9 +58,8 @@ def test_a_new_section_is_appended() -> None:
 def test_a_result_is_kept_with_its_machine(tmp_path: Path) -> None:
     page = tmp_path / "results.md"
     page.write_text("# Head\n", encoding="utf-8")
-    bench = Bench(name="startup", title="A job", measure=lambda quick: Result(lines=()))
     for _ in range(2):
-        results.keep(bench, Result(lines=(_LINE,), notes=("a note",)), machine="2 cores", path=page)
+        results.keep("startup", "A job", Result(lines=(_LINE,), notes=("a note",)), machine="2 cores", path=page)
     text = page.read_text(encoding="utf-8")
     assert 1 == text.count("## startup\n\nA job. ")
     assert ", 2 cores.\n\n| what " in text
