@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -224,24 +222,6 @@ def measured(lab: Lab, *words: str) -> tuple[subprocess.CompletedProcess[str], i
     done = lab.tony(*words)
     lab.prefix = ()
     return done, int((lab.root / "peak").read_text()) * 1024
-
-
-# --- damaged or hostile archives --------------------------------------------------------------------------------------
-
-
-def tar(path: Path, *members: tuple[str, dict[str, object]]) -> Path:
-    """A tar of members that each have a name, and attributes of `TarInfo`."""
-    with tarfile.open(path, "w") as archive:
-        for name, more in members:
-            info = tarfile.TarInfo(name)
-            for key, value in {"size": 3, **more}.items():
-                setattr(info, key, value)
-            archive.addfile(info, io.BytesIO(b"abc"))
-    return path
-
-
-UNSAFE = "the archive X is damaged or not safe to unpack: its member {}. Create it again from inside its "
-UNSAFE += "folder, for instance with `tar -C FOLDER -czf X.tar.gz .`"
 
 
 # --- oddly named ------------------------------------------------------------------------------------------------------
