@@ -281,11 +281,6 @@ class Lab:
         there = json.loads((self.home / "jobs" / job / "am.json").read_text())
         return int(there["pid"]), int(there["supervisor"])
 
-    def end_for_good(self, job: str) -> None:
-        """Kill a job's supervisor and its application master: no further AM attempt starts."""
-        for pid in reversed(self.masters(job)):
-            kill(pid)
-
     def am_folder(self, job: str) -> JobFolder:
         """The folder in which the application master writes the job's events."""
         return Home(self.home).job(job)

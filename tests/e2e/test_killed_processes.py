@@ -13,20 +13,6 @@ from tests.e2e.lab import Lab, start_family, until
 pytestmark = pytest.mark.e2e
 
 
-def test_the_master_is_killed_for_good(lab: Lab) -> None:
-    """With its supervisor killed as well, the next command that reads the job closes the job directory and cleans
-    up."""
-    job = start_family(lab)
-    lab.end_for_good(job)
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"], status["am"]) == ("failed", 3, None)
-    assert status["failure"]["cause"] == "am-lost"
-    assert (Path(status["folder"]) / "summary.json").exists()
-    lab.wait_removed(job, 60)
-    listed = lab.tony("list", "--state", "failed", "--json")
-    assert job in listed.stdout
-
-
 def test_the_watchdog_is_killed(lab: Lab) -> None:
     """The job continues, a new watchdog takes over, and an executor's death still ends all that it started."""
     job = start_family(lab)
@@ -52,18 +38,6 @@ def _ours(pid: int) -> bool:
         return b"tony" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-
-
-def test_the_follower_is_killed(lab: Lab) -> None:
-    """The client is no part of the job: it continues."""
-    text = 'command = "until test -e {params.gate}; do sleep 0.05; done"\n[params]\ngate = "%s"\n' % (lab.root / "gate")
-    follower = lab.follow("submit", lab.job_file(text))
-    job = until(lab.jobs, "a job is there")[0]
-    lab.wait(job, "running")
-    os.kill(follower.pid, signal.SIGKILL)
-    follower.wait(30)
-    (lab.root / "gate").touch()
-    assert lab.wait(job)["state"] == "succeeded"
 
 
 def test_sigterm_to_the_am(lab: Lab) -> None:

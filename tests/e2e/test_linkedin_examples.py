@@ -18,7 +18,6 @@ import pytest
 from tests.e2e import linkedin_examples
 from tests.e2e.lab import Lab
 from tests.e2e.linkedin_examples import FOLDER, accuracy
-from tests.framework_envs import DEBIAN_PYTHON, has_torch
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework, pytest.mark.timeout(600)]
 
@@ -51,16 +50,6 @@ def test_tensorflow_low_level(lab: Lab) -> None:
     assert states["ps:0"] == "stopped"
     assert list(out.glob("model.ckpt-*.index"))
     assert list(out.glob("events.out.tfevents.*"))
-
-
-def test_pytorch(lab: Lab) -> None:
-    """INIT_METHOD, RANK and WORLD are enough for two ranks."""
-    if not has_torch():
-        pytest.skip(f"{DEBIAN_PYTHON} has no torch and scikit-learn (Debian's python3-torch, python3-sklearn)")
-    printed, states = run(lab, linkedin_examples.pytorch(DEBIAN_PYTHON, lab.root / "venv.zip"))
-    assert "rank 1: joined, 2 ranks train together" in printed
-    assert accuracy(printed) > 90
-    assert {"worker:0": "succeeded", "worker:1": "succeeded"} == states
 
 
 def test_images_may_be_mnist(tmp_path: Path) -> None:

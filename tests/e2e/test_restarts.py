@@ -25,3 +25,26 @@ def test_time_outs_end_jobs(lab: Lab) -> None:
         assert done.returncode == 1, done.stdout + done.stderr
         assert lab.status(lab.jobs()[-1])["failure"]["cause"] == cause
         assert cause.replace("-", "_").replace("group_timeout", "timeout_after") in done.stdout + done.stderr
+
+
+def test_a_restart_has_a_grace_of_its_own(lab: Lab) -> None:
+    """Who does not mind SIGTERM holds up the next session for restart_grace only, not for stop_grace."""
+    stubborn = """
+    import os, signal, sys, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("here", flush=True)
+    if os.environ["SESSION_ID"] == "1":
+        while not os.path.exists(os.environ["GO"]) or os.environ["TASK_INDEX"] == "0":
+            time.sleep(0.02)
+        sys.exit(1)
+    """
+    go = lab.root / "go"
+    text = (
+        'command = "python x.py"\nmax_restarts = 1\nstop_grace = "1h"\nrestart_grace = "100ms"\n'
+        f'[roles.worker]\ninstances = 2\n[env]\nGO = "{go}"\n'
+    )
+    job = lab.detach(lab.job_file(text, {"x.py": stubborn}))
+    for index in range(2):
+        lab.wait_output(job, f"worker:{index}", "here")
+    go.touch()
+    assert lab.wait(job, "succeeded", "failed")["session"] == 2

@@ -128,16 +128,25 @@ def frozen(pid: int) -> Iterator[None]:
 # --- nothing is lost --------------------------------------------------------------------------------------------------
 
 
-def test_four_programs_do_not_notice(lab: Lab) -> None:
-    """The same processes continue in the same session; those who look on are told in one sentence, and lose no line."""
-    follower = lab.follow("submit", counting(lab))
+@pytest.mark.parametrize("tls", ["auto", "always"], ids=["unix", "tls"])
+def test_four_programs_do_not_notice(lab: Lab, tls: str) -> None:
+    """The same processes continue in the same session; those who look on are told in one sentence, and lose no line.
+
+    Over TLS, as on other machines, no later AM is where the one before it was.
+    """
+    follower = lab.follow("submit", counting(lab, f'tls = "{tls}"'))
     job = until(lab.jobs, "a job is there")[0]
     before = pids(lab, job)
+    addresses = {address_of(lab, job)}
     reader = lab.follow("logs", job, "--follow", "worker:2")
     for attempt in (2, 3):
         assert kill_am(lab, job) == attempt
         assert pids(lab, job) == before
+        addresses.add(address_of(lab, job))
         lab.wait_output(job, "worker:3", f"line {attempt * 20}\n")
+    if tls == "always":
+        assert len(addresses) == 3
+        assert {address.rpartition(":")[0] for address in addresses} == {"tls:127.0.0.1"}
     status = lab.status(job)
     assert (status["state"], status["session"], status["attempt"]) == ("running", 1, 3)
     assert "attempt 3" in lab.tony("status", job).stdout
@@ -149,6 +158,10 @@ def test_four_programs_do_not_notice(lab: Lab) -> None:
     assert [line.split(" ", 1)[1] for line in said] == [DIED.format(2), DIED.format(3)]
     check_lines(reader.communicate(timeout=CEILING)[0].splitlines())
     assert len(lab.events_of(job, "started")) == 4
+
+
+def address_of(lab: Lab, job: str) -> str:
+    return str(json.loads((lab.home / "jobs" / job / "am.json").read_text())["address"])
 
 
 def test_killed_again_before_an_executor_reattached(lab: Lab) -> None:

@@ -267,17 +267,3 @@ def test_everything_of_ours_is_killed_at_once(lab: Lab) -> None:
         os.kill(pid, signal.SIGKILL)
     follower.communicate(timeout=30)
     lost(lab, job, "am-lost")
-
-
-def test_a_follower_of_a_job_without_a_next_am(lab: Lab) -> None:
-    """It exits with code 3, with the outcome, what happened and where to look."""
-    follower = lab.follow("run", "--source", "", "--set", "am_attempts=1", "--", "sleep", "3600")
-    job = until(lab.jobs, "a job is there")[0]
-    parts = parts_of(lab, job)
-    os.kill(parts.master, signal.SIGKILL)
-    out, err = follower.communicate(timeout=CEILING)
-    assert follower.returncode == 3, out + err
-    assert "the application master" in err
-    assert str(lab.home / "jobs" / job / "am.log") in err
-    assert "Traceback" not in out + err
-    lost(lab, job, "am-lost")

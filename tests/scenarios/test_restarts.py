@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
+from typing import Any
 
 import pytest
 
-from tests.e2e.lab import FAMILY, Lab, start_family, until
+from tests.e2e.lab import FAMILY, Lab, kill, start_family, until
 
 pytestmark = pytest.mark.e2e
 
@@ -74,3 +75,50 @@ def test_nothing_survives_a_successful_end(lab: Lab) -> None:
     done = lab.submit(lab.roles(FAMILY.replace("time.sleep(3600)\n", "")))
     assert done.returncode == 0, done.stdout + done.stderr
     lab.wait_removed(lab.only_job(), 30)
+
+
+#: Writes down each of its starts, and waits until the gate opens.
+WAITS = """
+import os, time
+with open(f"{os.environ['OUT']}/{os.environ['TASK_INDEX']}", "a") as file:
+    print(os.environ["SESSION_ID"], os.getpid(), file=file)
+while not os.path.exists(os.environ["OUT"] + "/gate"):
+    time.sleep(0.05)
+"""
+
+
+def test_one_task_starts_again_alone(lab: Lab) -> None:
+    """kill -9 of its program: in the same container. Of its executor: in another one. The others never notice."""
+    head = 'max_restarts = 2\nbackoff = "10ms"'
+    job = lab.detach(lab.roles(WAITS, '[roles.worker]\ninstances = 3\nrestart = "task"\n', head))
+
+    def wait_starts(count: int) -> dict[str, Any]:
+        """Wait until the last of this number of starts is known; return its part of the status."""
+
+        def is_known() -> dict[str, Any] | None:
+            starts, task = lab.wrote("1").split(), lab.tasks(job)["worker:1"]
+            return task if len(starts) == 2 * count and task["pid"] == int(starts[-1]) else None
+
+        found: dict[str, Any] = until(is_known, f"start {count} of worker:1")
+        return found
+
+    for index in "02":
+        lab.wait_wrote(index)
+    first = wait_starts(1)
+    kill(first["pid"])
+    second = wait_starts(2)
+    assert (second["session"], second["try"], second["executor_pid"]) == (1, 2, first["executor_pid"])
+    assert "restart 1 of 2" in second["note"]
+    kill(second["executor_pid"])
+    third = wait_starts(3)
+    assert (third["session"], third["try"]) == (1, 3)
+    assert third["executor_pid"] != second["executor_pid"]
+    (lab.out / "gate").touch()
+    status = lab.wait(job, "succeeded")
+    assert (status["session"], status["restarts"]["charged"] + status["restarts"]["free"]) == (1, 2)
+    assert [len(lab.wrote(index).splitlines()) for index in "012"] == [1, 3, 1]
+    events = lab.tony("events", job).stdout
+    assert re.search(r"worker:1( on [0-9.]+)?: killed by SIGKILL", events)
+    assert "-> retry (restart 1 of 2)" in events
+    replayed = lab.tony("replay", job)
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr

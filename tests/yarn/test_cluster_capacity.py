@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 #: What the hog leaves: a master of 512m and two tasks of 128m.
 LEFT = 768
+#: A name of the greatest length, with characters that could be misinterpreted.
+ODD_NAME = "../../pwned $(touch pwned) `id` %s {role} <b>&amp;</b> 'x', \"y\" ☃ 漢字 \U0001f680 Grüße ".ljust(200, "n")
 GRAB = "import os, time; open(os.environ['OUT'] + '/' + os.environ['JOB_NAME'], 'w'); time.sleep(3600)"
 
 
@@ -143,10 +146,12 @@ def test_yarn_gets_the_jobs_queue_tags_and_lifetime(lab: YarnLab) -> None:
     """Also type and name. Priorities are cut at the cluster's maximum, 0."""
     sets = ["queue=other", "priority=3", "tags=night, mnist", "application_type=TRAINING", "lifetime=1h"]
     words = [word for each in sets for word in ("--set", f"scheduler.yarn.{each}")]
-    job = lab.detach(lab.roles("import time; time.sleep(3600)", head='name = "by hand"'), *words)
+    job = lab.detach(
+        lab.roles("import time; time.sleep(3600)", head=f"name = {json.dumps(ODD_NAME, ensure_ascii=False)}"), *words
+    )
     seen = lab.application(job)
     shown = {name: seen[name] for name in ("queue", "applicationType", "name")}
-    assert shown == {"queue": "root.other", "applicationType": "TRAINING", "name": "by hand"}
+    assert shown == {"queue": "root.other", "applicationType": "TRAINING", "name": ODD_NAME}
     assert set(seen["applicationTags"].split(",")) == {"night", "mnist", "tony"}  # ours, as the type does not say so
     (timeout,) = seen["timeouts"]["timeout"]
     assert (timeout["type"], timeout["remainingTimeInSeconds"] > 3000) == ("LIFETIME", True)

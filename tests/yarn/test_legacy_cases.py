@@ -4,16 +4,13 @@ What each case is, and where it differs:
 
 | Number | Here |
 |---|---|
-| E1-E6 E9 E12 E15-E17 E21 | as LinkedIn TonY has them |
-| E19 | from Python, with LinkedIn TonY's XML |
+| E1 E4 E6 E12 E21 | as LinkedIn TonY has them |
 | E22 | a driver of the user's that fails; there is none of ours that could |
 | E23 | the rendezvous store of ours; no test double is needed |
 | E24 | the driver is the user's, with the file protocol of LinkedIn TonY |
-| E25 | ten thousand workers: refused with the arithmetic |
-| E26 | the application waits in a stopped cluster |
 | E34 | one entry of the class path is missing |
 
-Failures of executors and application masters (E7 E8 E10 E11 E18 E32): tests/scenarios/test_scenarios.py.
+The others, and these with job files: tests/scenarios/test_scenarios.py.
 Those of one wave run side by side. `main`, `-1` and the rest are said in LinkedIn TonY's own words: 255 is -1.
 """
 
@@ -32,9 +29,9 @@ from xml.sax.saxutils import escape
 import pytest
 
 from tests.change_detection import CLUSTER
-from tests.legacy_cases import CASES, PYTHON, SCRIPTS, Case
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import YarnLab
+from tests.yarn.legacy_cases import CASES, PYTHON, SCRIPTS, Case
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
