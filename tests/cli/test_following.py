@@ -29,7 +29,7 @@ from tony.cli.following import PlainView, create_view, exit_code, follow_to_end
 from tony.cli.terminal.live_status import LiveView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary
-from tony.jobs.logs.log_reader import LogLine
+from tony.jobs.log_files import LogLine
 from tony.model.job_report import FailureCause, FailureClass, JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.log_name import LogName

@@ -19,8 +19,7 @@ from tony.errors import NoClusterError, ProtocolError, SchedulerError
 from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow, iterate_lines
-from tony.jobs.logs.log_reader import LogLine
-from tony.jobs.logs.log_selection import Selection
+from tony.jobs.log_files import LogLine, Selection
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status import job_status
 from tony.model.job_report import JobReport

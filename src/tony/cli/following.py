@@ -23,7 +23,7 @@ from tony.errors import ExitCode, TonyError
 from tony.jobs.actions import kill
 from tony.jobs.failure_text import format_report
 from tony.jobs.job_follower import Viewer, follow, raise_first_error
-from tony.jobs.logs.log_reader import LogLine
+from tony.jobs.log_files import LogLine
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState

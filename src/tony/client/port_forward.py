@@ -20,7 +20,7 @@ from tony.errors import ConnectionFailedError, TonyError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.am_client import open_tunnel
 from tony.jobs.failure_text import format_outcome
-from tony.jobs.logs.log_selection import select_named_tasks
+from tony.jobs.log_files import select_named_tasks
 from tony.jobs.status import job_status
 from tony.linux.peer_credentials import is_ours, peer_uid
 from tony.model.ids import TaskId

@@ -107,7 +107,7 @@ def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedge
         PlatformError: the buckets do not add up: a bug in tony.
     """
     facts = AttemptFacts(line, marks)
-    tasks = tuple(_build_task_ledger(name, spans, line, facts) for name, spans in line.group_by_task())
+    tasks = tuple(_build_task_ledger(name, spans, facts) for name, spans in line.group_by_task())
     held = _Sums()
     for task in tasks:
         held.add(task, line.roles[task.role])
@@ -228,9 +228,22 @@ class AttemptFacts:
 
     def pieces(self, spans: Iterable[Span]) -> Iterator[Piece]:
         """Split a task's spans into buckets, in order; phases in which it was not due are left out."""
-        return _pieces(spans, self._line, self)
+        for span in spans:
+            if span.what is TaskPhase.NO_CONTAINER:
+                continue
+            if span.what is TaskPhase.RUNNING:
+                if self._line.roles[parse_role(span.task)].kind is RoleKind.SETUP:
+                    yield span.since, span.until, Bucket.SET_UP
+                else:
+                    yield from _split_running(span, self._find_reports(span))
+            elif span.again:
+                yield span.since, span.until, Bucket.RESTART
+            elif span.what is TaskPhase.WAITING:
+                yield from _split_waiting(span, self._line.queued)
+            else:
+                yield span.since, span.until, _BUCKET_OF_PHASE[span.what]
 
-    def find_reports(self, span: Span) -> _Reports:
+    def _find_reports(self, span: Span) -> _Reports:
         """Return what is known of the user program that runs in a span."""
         own = self._reports_by_attempt.get((span.task, span.session, span.try_)) or _Reports()
         progress, saved = own.progress, own.saved
@@ -256,12 +269,12 @@ class AttemptFacts:
 # --- one task ---------------------------------------------------------------------------------------------------------
 
 
-def _build_task_ledger(name: str, spans: Sequence[Span], line: Timeline, facts: AttemptFacts) -> TaskLedger:
+def _build_task_ledger(name: str, spans: Sequence[Span], facts: AttemptFacts) -> TaskLedger:
     # Fast for ten thousand tasks: keyed by bucket name, with only the buckets that occur.
     seconds: dict[str, list[float]] = {}
     held: dict[str, list[float]] = {}
     for span in spans:
-        for since, until, which in _pieces((span,), line, facts):
+        for since, until, which in facts.pieces((span,)):
             bucket = which.value
             seconds.setdefault(bucket, []).append(until - since)
             if span.held:
@@ -294,24 +307,6 @@ def _move_to_checkpoint(seconds: dict[str, list[float]], amount: float) -> None:
             seconds[bucket] = [spent - taken]
             seconds.setdefault(Bucket.CHECKPOINT.value, []).append(taken)
             amount -= taken
-
-
-def _pieces(spans: Iterable[Span], line: Timeline, facts: AttemptFacts) -> Iterator[Piece]:
-    for span in spans:
-        if span.what is TaskPhase.NO_CONTAINER:
-            continue
-        if span.what is TaskPhase.RUNNING:
-            setup = line.roles[parse_role(span.task)].kind is RoleKind.SETUP
-            if setup:
-                yield span.since, span.until, Bucket.SET_UP
-            else:
-                yield from _split_running(span, facts.find_reports(span))
-        elif span.again:
-            yield span.since, span.until, Bucket.RESTART
-        elif span.what is TaskPhase.WAITING:
-            yield from _split_waiting(span, line.queued)
-        else:
-            yield span.since, span.until, _BUCKET_OF_PHASE[span.what]
 
 
 _BUCKET_OF_PHASE: Mapping[TaskPhase, Bucket] = {

@@ -6,10 +6,12 @@ starts the next. So the timeline needs no rules of its own and agrees with statu
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from operator import attrgetter
 
 from tony.core import events as ev
 from tony.core.application import Application
@@ -139,14 +141,8 @@ class Timeline:
 
     def group_by_task(self) -> Iterator[tuple[str, list[Span]]]:
         """Yield each task with its spans."""
-        found: list[Span] = []
-        for span in self.spans:
-            if found and found[0].task != span.task:
-                yield found[0].task, found
-                found = []
-            found.append(span)
-        if found:
-            yield found[0].task, found
+        for task, spans in itertools.groupby(self.spans, key=attrgetter("task")):
+            yield task, list(spans)
 
 
 def with_checkpoints(line: Timeline, saved: Iterable[tuple[str, float, int]]) -> Timeline:

@@ -12,7 +12,7 @@ from tony.errors import ConnectionFailedError, InfraError, ProtocolError, UserEr
 from tony.history.job_record import KillRequest, build_pending_report, record_of, save_kill_request
 from tony.jobs import am_client
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, locate_am, send_command
-from tony.jobs.logs.log_selection import select_named_tasks
+from tony.jobs.log_files import select_named_tasks
 from tony.jobs.state_dir import get_user_name
 from tony.jobs.status import aborted_submissions, job_status
 from tony.linux.thread_pools import to_thread

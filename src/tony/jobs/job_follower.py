@@ -14,11 +14,10 @@ from tony import clock
 from tony.errors import ConnectionFailedError, InfraError, NoClusterError, StorageError
 from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
-from tony.jobs.logs.log_reader import LogLine, LogTail, group_lines
-from tony.jobs.logs.log_selection import Selection
+from tony.jobs.log_files import LogLine, LogTail, Selection, group_lines
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs, find_remote_submitter
-from tony.jobs.status import cached_status, job_status
+from tony.jobs.status import job_status
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
 from tony.model.job_report import JobReport
@@ -178,7 +177,7 @@ async def iterate_reports(
                 broken = None if error.no_listener else error
             finally:
                 if last is not None and is_remote:
-                    cached_status.cache_report(folder, last)
+                    remote_job_sync.cache_report(folder, last)
             report = await poller.poll()
             another = report is not None and attempts.on_report(report)
             if report is not None:

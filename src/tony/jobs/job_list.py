@@ -77,7 +77,6 @@ async def list_jobs(home: Home, job_filter: Filter) -> Jobs:
     import asyncio
 
     from tony.jobs.status import job_status
-    from tony.jobs.status.cached_status import load_last_known_report
     from tony.linux.thread_pools import to_thread
 
     elsewhere = await _query_scheduler_jobs(home, job_filter.scheduler) if job_filter.scheduler else {}
@@ -93,7 +92,7 @@ async def list_jobs(home: Home, job_filter: Filter) -> Jobs:
                 unknown.setdefault(join_lines(error), []).append(head.job)
                 if head.job in elsewhere or not isinstance(error, ConnectionFailedError):
                     return elsewhere.get(head.job, head)
-                return head_of_report(await load_last_known_report(home, head.job))
+                return head_of_report(await job_status.load_last_known_report(home, head.job))
 
     living = await asyncio.gather(*(query(head) for head in _open(listing, job_filter)))
     local_jobs = {head.job for head in (*listing.ended, *listing.open)}

@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from tony.jobs.failure_text import build_error
-from tony.jobs.logs.log_reader import LogLine
-from tony.jobs.logs.log_selection import Selection, select_named_tasks
+from tony.jobs.log_files import LogLine, Selection, select_named_tasks
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.log_name import STREAMS

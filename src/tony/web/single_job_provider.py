@@ -14,7 +14,7 @@ from tony.history.job_record import read_job
 from tony.jobs import am_client
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
-from tony.jobs.logs.log_selection import Selection
+from tony.jobs.log_files import Selection
 from tony.jobs.remote.log_fetcher import LogFetcher
 from tony.jobs.remote.remote_job_files import SharedFetch
 from tony.linux.thread_pools import to_thread

@@ -19,8 +19,7 @@ from tony.cli.text.status_text import format_live_table, format_status
 from tony.control_characters import escape
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.program.printed_values import Exports
-from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LiveReader, LogReader, LogTail, open_readers
-from tony.jobs.logs.log_selection import Selection, find
+from tony.jobs.log_files import MAX_LINE_BYTES, LiveReader, LogReader, LogTail, Selection, find_log_files, open_readers
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport
 from tony.model.log_name import STREAMS, LogName
@@ -137,7 +136,7 @@ def names(data: bytes) -> None:
         changed = tail._watch.take_changes()
         for found in (*tail.read_new_lines(changed), *tail.read_new_lines(), *tail.drain()):
             assert found.name.stream in STREAMS
-    for name in find(folder, Selection()):
+    for name in find_log_files(folder, Selection()):
         assert LogName.parse(name.file) == name
 
 

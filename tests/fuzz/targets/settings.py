@@ -18,7 +18,7 @@ from tony.hadoop.wire.proto import decode, encode
 from tony.hadoop.yarn.constraint_text import ConstraintError
 from tony.hadoop.yarn.constraint_text import parse as parse_constraint
 from tony.history.event_log import settings_digest
-from tony.jobs.logs.log_selection import Selection
+from tony.jobs.log_files import Selection
 from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec

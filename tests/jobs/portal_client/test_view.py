@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.jobs.fake_am import JOB, TWO_WORKERS, recorded, standing
-from tony.jobs.logs.log_selection import LogFileInfo, Selection
+from tony.jobs.log_files import LogFileInfo, Selection
 from tony.jobs.portal_client import view
 from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.portal_client.view import PortalJobView

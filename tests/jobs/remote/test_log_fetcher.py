@@ -20,7 +20,7 @@ from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow
-from tony.jobs.logs.log_selection import Selection
+from tony.jobs.log_files import Selection
 from tony.jobs.remote import log_fetcher
 from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
 from tony.jobs.remote.log_mirror import Mirror, complete

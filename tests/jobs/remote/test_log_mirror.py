@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tony.errors import StorageError
 from tony.executor.output.log_file import BoundedLogFile
-from tony.jobs.logs.log_reader import LogReader
-from tony.jobs.logs.log_selection import Selection, find
+from tony.jobs.log_files import LogReader, Selection, find_log_files
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.model.log_name import LogName
 
@@ -58,7 +57,7 @@ def test_a_copy_is_its_original(
     assert len(on_disk(here)) <= limit
     if not (there / f"{NAME.file}.1").exists():
         assert on_disk(here) == b"".join(writes)
-    assert find(here, Selection()) in ([], [NAME])
+    assert find_log_files(here, Selection()) in ([], [NAME])
 
 
 def test_pieces_that_come_twice_are_kept_once(tmp_path: Path) -> None:

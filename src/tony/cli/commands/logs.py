@@ -17,8 +17,7 @@ from tony.cli.text.log_printer import LogPrinter
 from tony.errors import UserError
 from tony.history.job_record import read_summary, record_of
 from tony.jobs.failure_text import format_outcome, format_report
-from tony.jobs.logs.log_reader import LogLine, group_lines, open_readers
-from tony.jobs.logs.log_selection import Selection, find, select_named_tasks
+from tony.jobs.log_files import LogLine, Selection, find_log_files, group_lines, open_readers, select_named_tasks
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 from tony.model.log_name import ERR, OUT, STREAMS
@@ -87,7 +86,7 @@ def _print_ended(
     _check_session(folder, report, selection, following=False)
     printer = LogPrinter(sys.stdout, prefix=len(selection.tasks or every) != 1, as_json=as_json)
     is_empty = True
-    for reader in open_readers(folder.logs, find(folder.logs, selection), tail):
+    for reader in open_readers(folder.logs, find_log_files(folder.logs, selection), tail):
         for lines in group_lines(reader.drain()):
             is_empty = False
             printer.print(lines)
@@ -139,7 +138,7 @@ def _check_session(folder: JobFolder, report: JobReport, selection: Selection, *
         UserError: the job has no such session.
     """
     session = selection.session
-    if session is None or find(folder.logs, Selection(session=session)):
+    if session is None or find_log_files(folder.logs, Selection(session=session)):
         return
     if session > report.session and (report.state.ended or not following):
         known_sessions = {0: "no session yet", 1: "session 1 only"}.get(
@@ -153,7 +152,9 @@ def _warn_rotated(folder: JobFolder, record: JobRecord, selection: Selection, ta
     if tail is not None:
         return
     logs, limit = folder.logs, record.spec.log_limit
-    full = list(dict.fromkeys(name.task for name in find(logs, selection) if name.build_rotated_path(logs).exists()))
+    full = list(
+        dict.fromkeys(name.task for name in find_log_files(logs, selection) if name.build_rotated_path(logs).exists())
+    )
     if full:
         warn(
             f"the output of {format_first(full, 3)} exceeded log_limit = {format_exact_size(limit)}; its beginning may "

@@ -18,7 +18,7 @@ from tony.history.job_record import record_of
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Metrics, Peak
 from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_acceptance_time, sort_series
-from tony.jobs.logs.log_selection import select_named_tasks
+from tony.jobs.log_files import select_named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.ids import parse_role
 from tony.model.layout import JobFolder

@@ -125,7 +125,7 @@ def _show_last_known(home: Home, name: str, error: ConnectionFailedError, *, sho
     """Show the last known status of a job whose AM does not answer; return the error with what to do."""
     import asyncio
 
-    from tony.jobs.status.cached_status import add_stop_hint, load_last_known_report
+    from tony.jobs.status.job_status import add_stop_hint, load_last_known_report
 
     if shown:
         _show(asyncio.run(load_last_known_report(home, name)), home.job(name))

@@ -14,7 +14,7 @@ from tony.cli.options import TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import has_colours, print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_size, knows_unicode
 from tony.cli.text.timeline_text import MAX_TASK_ROWS, format_headline, format_timeline
-from tony.jobs.logs.log_selection import select_named_tasks
+from tony.jobs.log_files import select_named_tasks
 
 if TYPE_CHECKING:
     from tony.history.timeline import Timeline

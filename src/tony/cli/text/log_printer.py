@@ -11,7 +11,7 @@ import click
 
 from tony.cli.terminal.output import has_colours
 from tony.cli.terminal.terminal_text import escape_line, is_terminal
-from tony.jobs.logs.log_reader import LogLine
+from tony.jobs.log_files import LogLine
 
 _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 

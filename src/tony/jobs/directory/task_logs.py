@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
-from tony.jobs.logs.log_selection import LogFileInfo
+from tony.jobs.log_files import LogFileInfo
 from tony.linux.thread_pools import USUAL, Lane
 from tony.model.ids import TaskId
 from tony.model.log_name import LogName

@@ -29,8 +29,7 @@ from tony.jobs import actions, job_follower
 from tony.jobs.directory.task_logs import LOG_PIECE, LogPart, OpenLog, TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.job_view import JobView
-from tony.jobs.logs.log_reader import LogLine
-from tony.jobs.logs.log_selection import Selection
+from tony.jobs.log_files import LogLine, Selection
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.jobs.status import job_status

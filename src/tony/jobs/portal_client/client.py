@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from tony.core.events import EVENTS, Event
 from tony.errors import ConnectionFailedError, InfraError, TonyError, UnknownJobError, UserError
-from tony.jobs.logs.log_selection import LogFileInfo
+from tony.jobs.log_files import LogFileInfo
 from tony.jobs.portal_client.known_portals import KeptToken, is_private, load_stored_token, normalize_address
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_query import MAX_PAGE_JOBS

@@ -10,8 +10,7 @@ from tony import clock
 from tony.errors import ConnectionFailedError, InfraError
 from tony.jobs.actions import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
 from tony.jobs.job_view import JobView
-from tony.jobs.logs.log_reader import LineSplitter, LogLine
-from tony.jobs.logs.log_selection import LogFileInfo, Selection, select_named_tasks
+from tony.jobs.log_files import LineSplitter, LogFileInfo, LogLine, Selection, select_named_tasks
 from tony.jobs.portal_client.client import PortalClient
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json

@@ -15,7 +15,7 @@ from typing import Self
 
 from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError, TonyError, join_lines
 from tony.jobs.am_client import connect_to_am
-from tony.jobs.logs.log_selection import Selection, find
+from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.jobs.remote.scheduler_logs import (
     RemoteStream,
@@ -185,7 +185,7 @@ class LogFetcher:
         taken = {(it.task.role, it.task.index, it.stream): it for it in streams if self._try_lock(it)}
         for stream in taken.values():
             stream.is_writer = True
-        for name in find(self._folder.logs, Selection()) if taken else ():
+        for name in find_log_files(self._folder.logs, Selection()) if taken else ():
             found = taken.get((name.role, name.index, name.stream))
             if found:
                 self._mirror.forget(name)
@@ -315,9 +315,12 @@ def find_remote_submitter(home: Home, record: JobRecord) -> Submitter | None:
 
 @asynccontextmanager
 async def fetch_logs(
-    home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]
+    home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None], *, wait: bool = True
 ) -> AsyncIterator[LogFetcher | None]:
     """Fetch a job's output inside the context; yields None if it is local or already complete.
+
+    Args:
+        wait: until the job has ended; otherwise what was printed so far.
 
     Raises:
         StorageError: the job directory cannot be written.
@@ -326,13 +329,12 @@ async def fetch_logs(
     folder = home.job(record.job_id)
     if submitter is None:
         yield None
-        return
-    if folder.summary.exists():
+    elif folder.summary.exists():
         await fetch_ended(folder, record, submitter, selection, notice)
         yield None
-        return
-    async with LogFetcher(folder, record, submitter, selection, notice, wait=True) as logs:
-        yield logs
+    else:
+        async with LogFetcher(folder, record, submitter, selection, notice, wait=wait) as logs:
+            yield logs
 
 
 async def bring(home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]) -> None:
@@ -341,21 +343,17 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
     Raises:
         StorageError: the job directory cannot be written.
     """
-    submitter = find_remote_submitter(home, record)
-    folder = home.job(record.job_id)
-    if submitter is None:
+    if find_remote_submitter(home, record) is None:
         return
-    if not folder.summary.exists():
+    if not home.job(record.job_id).summary.exists():
         try:
             await job_status.load_report(home, record.job_id)  # it also locates the AM
         except TonyError as error:
             notice(f"the latest output may be missing: {join_lines(error)}")
             return
-    if folder.summary.exists():
-        await fetch_ended(folder, record, submitter, selection, notice)
-        return
-    async with LogFetcher(folder, record, submitter, selection, notice, wait=False) as logs:
-        await logs.wait_until_finished()
+    async with fetch_logs(home, record, selection, notice, wait=False) as logs:
+        if logs is not None:
+            await logs.wait_until_finished()
 
 
 def _is_whole(stream: RemoteStream) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 from tony import clock
 from tony.errors import TonyError, join_lines
 from tony.history.job_record import read_job
-from tony.jobs.logs.log_selection import Selection
+from tony.jobs.log_files import Selection
 from tony.jobs.remote import log_fetcher, remote_job_sync, scheduler_logs
 from tony.jobs.remote.log_mirror import complete
 from tony.linux.thread_pools import Slots, to_thread

@@ -12,14 +12,14 @@ import shutil
 from dataclasses import replace
 
 from tony import clock
-from tony.errors import ConnectionFailedError, InfraError, ProtocolError, UnrecordedJobError
+from tony.errors import ConnectionFailedError, InfraError, ProtocolError, StorageError, UnrecordedJobError
 from tony.history.event_log import segments
 from tony.history.event_queries import read_session_reasons
 from tony.history.job_record import build_pending_report, read_summary, record_of, write_summary
-from tony.history.json_files import write_json
+from tony.history.json_files import read_if_valid, write_json
 from tony.jobs.am_client import AmLocation, locate_am, request_report
 from tony.jobs.state_dir import prepare
-from tony.jobs.status import aborted_submissions, cached_status
+from tony.jobs.status import aborted_submissions
 from tony.jobs.status.job_end import add_signal_source, close_lost, remove_secrets, was_killed_by_signal
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
@@ -69,7 +69,7 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
         return None
     if was_killed_by_signal(report):  # the AM is exiting; then the scheduler tells who sent the signal
         return None
-    cached_status.cache_report(folder, report)
+    cache_report(folder, report)
     return replace(report, folder=str(folder.path))
 
 
@@ -131,7 +131,7 @@ async def _report_unregistered(
         )
     report = await _query_am(folder)
     if report is None:
-        report = await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble)
+        report = await to_thread(load_cached_report, folder, record, fresh=not trouble)
         before = max(1, report.attempt, location.attempt if location else 0)
         waiting = status.note
         if status.attempt > before:
@@ -163,9 +163,30 @@ async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Sub
     location = locate_am(folder)
     where = f" at {location.address.removeprefix('tls:')}" if location else ""
     waiting = f"its application master no longer listens{where}, and its end has not been reported yet{trouble}"
-    return replace(
-        await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble), waiting=waiting
-    )
+    return replace(await to_thread(load_cached_report, folder, record, fresh=not trouble), waiting=waiting)
+
+
+def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> JobReport:
+    """Return the newer of the replayed log and the cached report. Blocking: replays the whole log.
+
+    Args:
+        fresh: the local log is as new as the remote one that it is a copy of.
+    """
+    from tony.jobs.status.report_from_log import report_as_logged  # late: it loads the state machine
+
+    logged, cached = report_as_logged(folder, record), read_if_valid(folder.heard, JobReport)
+    if cached is None:
+        return logged
+    newer = (cached.attempt, cached.session), (logged.attempt, logged.session)
+    if newer[0] > newer[1] or (newer[0] == newer[1] and not fresh):
+        return replace(cached, folder=str(folder.path))
+    return replace(logged, submitted=cached.submitted)  # by the scheduler's clock, as in every report of its AM
+
+
+def cache_report(folder: JobFolder, report: JobReport) -> None:
+    """Cache a report of a job on another machine; failing to do so is not an error."""
+    with contextlib.suppress(StorageError):
+        write_json(folder.heard, to_plain(report))
 
 
 def note_master(folder: JobFolder, status: ApplicationStatus) -> None:

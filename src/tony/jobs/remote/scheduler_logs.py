@@ -10,7 +10,7 @@ from pathlib import Path
 from tony.core.events import ContainerEnded, Granted
 from tony.errors import TonyError, join_lines
 from tony.history import event_log
-from tony.jobs.logs.log_selection import Selection
+from tony.jobs.log_files import Selection
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId

@@ -7,14 +7,16 @@ finalized with a failure that says so; if nothing can be found out, that is an e
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from tony import clock
-from tony.errors import ConnectionFailedError
+from tony.errors import ConnectionFailedError, InfraError
 from tony.history import event_log
 from tony.history.job_record import build_pending_report, read_summary, record_of
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, describe_delay, request_report
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status.job_end import close_lost
+from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
@@ -22,6 +24,7 @@ from tony.retry import Backoff
 from tony.schedulers import registry
 from tony.schedulers.client_interface import Submitter
 
+_AM_UNREACHABLE = "its application master does not answer; showing the last known status"
 #: Seconds, at most, from submission to the first sign of the AM.
 _SUBMISSION_SECONDS = 30.0
 #: Seconds, at most, from the creation of its lock file to its first event.
@@ -105,3 +108,34 @@ def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:
         since, timeout = record.submitted, _SUBMISSION_SECONDS
     # abs(): a clock that was set back must not make this true for as long as it was set back.
     return abs(clock.wall() - since) < timeout and not event_log.segments(folder.path)
+
+
+async def load_last_known_report(home: Home, job_id: str) -> JobReport:
+    """Return the last known status of a job whose AM does not answer.
+
+    Raises:
+        UnknownJobError: there is no such job.
+    """
+    folder, record = home.job(job_id), record_of(home, job_id)
+    fresh = True
+    try:
+        await registry.load_submitter(home, record).fetch(folder)
+    except InfraError:
+        fresh = False
+    return replace(
+        await to_thread(remote_job_sync.load_cached_report, folder, record, fresh=fresh), waiting=_AM_UNREACHABLE
+    )
+
+
+def add_stop_hint(home: Home, job_id: str, error: ConnectionFailedError) -> ConnectionFailedError:
+    """Add to the error what will happen to a job on another machine whose AM is alive but does not answer."""
+    try:
+        is_local = registry.load_submitter(home, record_of(home, job_id)).capabilities.same_host
+    except InfraError:
+        return error
+    if is_local or error.no_listener:
+        return error
+    return ConnectionFailedError(
+        f"{error}. User programs continue without it. If it stays silent, the scheduler starts another AM attempt "
+        f"after a while; `tony kill {job_id}` ends the job in any case."
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tony.config.table.resolved_table import ResolvedRow
 from tony.history.timeline import Mark, SessionSpan, Span, TaskResources
 from tony.jobs.directory.view import RecordFile, TaskContainer
-from tony.jobs.logs.log_selection import LogFileInfo
+from tony.jobs.log_files import LogFileInfo
 from tony.model.codec import Json
 from tony.model.job_query import Facets
 from tony.model.job_report import TaskReport

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from starlette.responses import JSONResponse, Response
 
 from tony.jobs.directory.task_logs import LogBytes, LogSearchResult, TaskLogs
-from tony.jobs.logs.log_selection import LogFileInfo
+from tony.jobs.log_files import LogFileInfo
 from tony.model.job_report import JobReport
 from tony.web import ansi_html
 from tony.web.pages.job_layout import build_frame

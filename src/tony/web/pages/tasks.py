@@ -12,7 +12,7 @@ from starlette.responses import Response
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.task_logs import TaskLogs
-from tony.jobs.logs.log_selection import LogFileInfo
+from tony.jobs.log_files import LogFileInfo
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.masking import mask_secret

@@ -1,11 +1,11 @@
-"""Incremental reading of a task's log files, across rotations; and following those of a whole job."""
+"""Log files of tasks: selected by task, stream and session, read incrementally across rotations, and followed."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,9 +13,84 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from tony import clock
-from tony.jobs.logs.log_selection import Selection, find
+from tony.config.name_suggestions import suggest_names
+from tony.errors import UserError
 from tony.linux.inotify import ChangeWatch
-from tony.model.log_name import LogName
+from tony.model.ids import TaskId
+from tony.model.log_name import STREAMS, LogName
+
+#: Tasks named in an error message.
+_MAX_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFileInfo:
+    """One output stream of one task attempt.
+
+    Attributes:
+        task: `worker:0`.
+        stream: `out` or `err`.
+        size: bytes available; rotated parts are not included.
+    """
+
+    name: str
+    task: str
+    session: int
+    try_: int
+    stream: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Selects log files.
+
+    Attributes:
+        tasks: such as `worker:0`; None for all.
+        streams: `out`, `err`.
+        session: only this session; None for all.
+    """
+
+    tasks: Collection[str] | None = None
+    streams: Collection[str] = STREAMS
+    session: int | None = None
+
+    def matches(self, name: LogName) -> bool:
+        """Return True if a file is selected."""
+        return (
+            (self.tasks is None or name.task in self.tasks)
+            and name.stream in self.streams
+            and self.session in (None, name.session)
+        )
+
+
+def select_named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[str]) -> frozenset[str] | None:
+    """Return the tasks named by `words`, by task (`worker:0`) or role; None, meaning all, without words.
+
+    Raises:
+        UserError: the job has no such task.
+    """
+    chosen: set[str] = set()
+    for word in words:
+        matching = {str(task) for task in tasks if word in (str(task), task.role)}
+        if not matching:
+            shown = ", ".join(map(str, tasks[:_MAX_SHOWN])) + (", ..." if len(tasks) > _MAX_SHOWN else "")
+            roles = {task.role for task in tasks}
+            names = () if word.partition(":")[0] in roles else [*roles, *map(str, tasks)]
+            raise UserError(f"job {job} has no task {word!r}; {suggest_names(word, names, f'it has {shown}')}")
+        chosen |= matching
+    return frozenset(chosen) or None
+
+
+def find_log_files(folder: Path, selection: Selection) -> list[LogName]:
+    """Return the selected log files in `folder`, sorted."""
+    try:
+        names = {LogName.parse(path.name) for path in folder.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    matching = [name for name in names if name is not None and selection.matches(name)]
+    return sorted(matching, key=lambda name: name.order)
+
 
 #: A longer incomplete line is returned in pieces, so that endless lines do not fill the memory.
 MAX_LINE_BYTES = 64 * 1024
@@ -257,7 +332,7 @@ class LogTail:
         self._readers: dict[LogName, LogReader] = {}
         self._attempts: dict[tuple[str, int, str], list[LogReader]] = {}
         self._incomplete: set[LiveReader] = set()
-        for reader in open_readers(folder, find(folder, selection), keep, self._kind):
+        for reader in open_readers(folder, find_log_files(folder, selection), keep, self._kind):
             self._add(reader)
 
     def __enter__(self) -> Self:
@@ -295,12 +370,12 @@ class LogTail:
 
     def drain(self) -> Iterator[LogLine]:
         """Yield the rest, including incomplete lines, after all programs have exited."""
-        for name in find(self._folder, self._selection):
+        for name in find_log_files(self._folder, self._selection):
             yield from self._open_reader(name).drain()
 
     def _list_changed(self, changed: AbstractSet[Path] | None) -> list[LogName]:
         if changed is None:
-            return find(self._folder, self._selection)
+            return find_log_files(self._folder, self._selection)
         names = {LogName.parse(path.name) for path in changed}
         return sorted(
             (name for name in names if name is not None and self._selection.matches(name)),

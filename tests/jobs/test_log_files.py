@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 from tests.jobs.fake_am import recorded, write_log
 from tony import clock
-from tony.jobs.logs.log_reader import (
+from tony.jobs.log_files import (
     MAX_LINE_BYTES,
     PARTIAL_LINE_SECONDS,
     LiveReader,
     LogLine,
     LogReader,
     LogTail,
+    Selection,
+    find_log_files,
     open_readers,
 )
-from tony.jobs.logs.log_selection import Selection, find
 from tony.model.layout import Home, JobFolder
 from tony.model.log_name import LogName
 
@@ -80,7 +81,7 @@ def test_finding_selects_and_sorts(tmp_path: Path) -> None:
         "chief-0.executor.log",
     ):
         (tmp_path / file).touch()
-    assert [name.file for name in find(tmp_path, Selection())] == [
+    assert [name.file for name in find_log_files(tmp_path, Selection())] == [
         "chief-0.s1.t1.out",
         "worker-2.s1.t1.out",
         "worker-2.s1.t1.err",
@@ -88,8 +89,8 @@ def test_finding_selects_and_sorts(tmp_path: Path) -> None:
         "worker-10.s1.t1.out",
     ]
     some = Selection(tasks={"worker:2"}, streams={"out"}, session=2)
-    assert [name.file for name in find(tmp_path, some)] == ["worker-2.s2.t1.out"]
-    assert find(tmp_path / "nowhere", Selection()) == []
+    assert [name.file for name in find_log_files(tmp_path, some)] == ["worker-2.s2.t1.out"]
+    assert find_log_files(tmp_path / "nowhere", Selection()) == []
 
 
 def test_reading_continues_at_its_offset(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_the_last_lines_go_back_over_tries(tmp_path: Path) -> None:
     append(tmp_path, b"a\nb\nc\n")
     append(tmp_path, b"d\n", "worker-0.s2.t1.out")
     append(tmp_path, b"e\n", "worker-0.s2.t1.err")
-    found = find(tmp_path, Selection())
+    found = find_log_files(tmp_path, Selection())
     assert [text for reader in open_readers(tmp_path, found, 2) for text in texts(reader.drain())] == ["c", "d", "e"]
     assert [text for reader in open_readers(tmp_path, found) for text in texts(reader.drain())] == list("abcde")
 
@@ -273,7 +274,7 @@ async def test_beginning_with_the_last_lines(folder: JobFolder) -> None:
 
 async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who ends its line meanwhile is not due any longer; who does not is due once."""
-    monkeypatch.setattr("tony.jobs.logs.log_reader.PARTIAL_LINE_SECONDS", 0.0)
+    monkeypatch.setattr("tony.jobs.log_files.PARTIAL_LINE_SECONDS", 0.0)
     with LogTail(folder.logs, Selection(), live=True) as tail:
         for index in range(3):
             write_log(folder, f"worker-{index}.s1.t1.out", "half")
