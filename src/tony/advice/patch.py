@@ -172,31 +172,26 @@ def _format_value(value: Any) -> str:
     return str(value)
 
 
-def is_toml(path: Path) -> bool:
-    """Return True if a job file can be edited, by its name."""
-    return not is_linkedin_xml(path) and path.suffix.lower() not in (".yaml", ".yml")
-
-
-def explain_read_only(path: Path) -> str:
+def _explain_read_only(path: Path) -> str:
     """Return why a job file cannot be edited; empty if it can."""
     if is_linkedin_xml(path):
         return (
             f"{path} is XML of LinkedIn TonY, with other names of settings. Make the changes yourself, or convert it "
             f"first: tony convert {path} > job.toml"
         )
-    if not is_toml(path):
+    if path.suffix.lower() in (".yaml", ".yml"):
         return f"{path} is YAML, whose comments and order would be lost. Make the changes yourself, or use a TOML file."
     return ""
 
 
-def resolve_again(path: Path, record: JobRecord) -> Resolved:
+def _resolve_again(path: Path, record: JobRecord) -> Resolved:
     """Resolve a job file as if submitted now, with the parameters of the job's command line.
 
     Raises:
         ConfigError: it is not valid.
         UserError: it is the file of another job.
     """
-    resolved = load(path, params=command_line_params(record))
+    resolved = load(path, params=_command_line_params(record))
     differences = _differences(resolved.spec, record.spec)
     if differences:
         raise UserError(
@@ -205,7 +200,7 @@ def resolve_again(path: Path, record: JobRecord) -> Resolved:
     return resolved
 
 
-def command_line_params(record: JobRecord) -> list[str]:
+def _command_line_params(record: JobRecord) -> list[str]:
     """Return the parameters from the job's command line, except secrets, which are not kept."""
     return [
         f"{name}={value}"
@@ -234,7 +229,7 @@ def _differences(file: JobSpec, job: JobSpec) -> list[str]:
     return found
 
 
-def explain_foreign_value(change: SettingChange, file: JobSpec, record: JobRecord) -> str:
+def _explain_foreign_value(change: SettingChange, file: JobSpec, record: JobRecord) -> str:
     """Return why a change does not belong in the file: its value differs from the job's, or was set elsewhere."""
     source = record.sources.get(change.key, "")
     if source.startswith(("--", "env ", "argument")):
@@ -285,11 +280,11 @@ def apply(
         UserError: the file cannot be edited, is not the job's, or would not be valid with the changes.
         StorageError: it cannot be read or written.
     """
-    why = explain_read_only(path)
+    why = _explain_read_only(path)
     if why:
         raise UserError(why)
-    spec = resolve_again(path, record).spec
-    reasons = {change: explain_foreign_value(change, spec, record) for change in changes}
+    spec = _resolve_again(path, record).spec
+    reasons = {change: _explain_foreign_value(change, spec, record) for change in changes}
     made = tuple(change for change in changes if not reasons[change])
     mark, before = _read(path)
     after = apply_changes(before, made)
@@ -338,7 +333,7 @@ def _check_draft(draft: Path, path: Path, record: JobRecord, check: Callable[[Re
         UserError: it is not.
     """
     try:
-        resolved = load(draft, sets=[f"name={record.spec.name}"], params=command_line_params(record))
+        resolved = load(draft, sets=[f"name={record.spec.name}"], params=_command_line_params(record))
         if check:
             check(resolved)
     except ConfigError as error:

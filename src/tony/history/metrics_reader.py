@@ -182,25 +182,16 @@ class Metrics:
         """Return task -> series -> extremes and mean, for one role or for all."""
         numbers = {known.number: task for task, known in self._tasks.items() if role in (None, known.role)}
         names = {number: name for name, number in self._series.items()}
-        found: dict[str, dict[str, Peak]] = {}
-        # The casts keep damaged rows from returning large texts; there may be many rows.
+        # The casts keep damaged rows from returning large texts.
         question = (
-            "SELECT CAST(id AS INTEGER), CAST(known AS INTEGER), CAST(low AS REAL), CAST(middle AS REAL), "
-            "CAST(high AS REAL) FROM chunk"
+            "SELECT id >> ?, total(CAST(known AS INTEGER)), min(CAST(low AS REAL)), "
+            "total(CAST(middle AS REAL) * CAST(known AS INTEGER)), max(CAST(high AS REAL)) FROM chunk GROUP BY id >> ?"
         )
-        rows = self._query(question, (), texts=False)
-        sums: dict[tuple[int, int], list[float]] = {}
-        for row, count, low, middle, high in self._decode_rows(_decode_extremes, rows):
-            series, task, _ = layout.parts(row)
-            if task not in numbers or series not in names:
-                continue
-            total = sums.setdefault((task, series), [math.inf, 0.0, 0.0, -math.inf])
-            total[0], total[3] = min(total[0], low), max(total[3], high)
-            total[1] += middle * count
-            total[2] += count
-        for (task, series), (least, weighed, samples, most) in sums.items():
-            if samples:
-                found.setdefault(numbers[task], {})[names[series]] = Peak(least, weighed / samples, most)
+        rows = self._query(question, (layout.PLACE_BITS, layout.PLACE_BITS), texts=False)
+        found: dict[str, dict[str, Peak]] = {}
+        for series, task, peak in self._decode_rows(_decode_peak, rows):
+            if peak is not None and task in numbers and series in names:
+                found.setdefault(numbers[task], {})[names[series]] = peak
         return found
 
     @property
@@ -410,9 +401,11 @@ def _decode_checkpoint(row: Sequence[Any]) -> CheckpointRecord:
     return CheckpointRecord(str(task), int(session), int(try_), int(step), float(since), float(until))
 
 
-def _decode_extremes(row: Sequence[Any]) -> tuple[int, int, float, float, float]:
-    number, known, low, middle, high = row
-    return int(number), int(known), float(low), float(middle), float(high)
+def _decode_peak(row: Sequence[Any]) -> tuple[int, int, Peak | None]:
+    """Return series, task and peak; None without samples."""
+    group, samples, least, weighed, most = row
+    series, task, _ = layout.parts(group << layout.PLACE_BITS)
+    return series, task, Peak(float(least), weighed / samples, float(most)) if samples > 0 else None
 
 
 def _decode_buckets(row: Sequence[Any]) -> list[Bucket]:
