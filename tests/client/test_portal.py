@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tony
-from tests.jobs.fake_am import TWO_WORKERS, FakeAm, recorded, standing
+from tests.jobs.fake_am import TWO_WORKERS, FakeAm, recorded, running
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import LONG_AGO, keep
 from tests.web.serving import served
@@ -21,7 +21,6 @@ from tony.jobs.portal_client import view as portal_view
 from tony.jobs.portal_client.known_portals import KeptToken, keep_token
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
-from tony.model.states import JobState, TaskState
 from tony.portal.access.login_credentials import TokenFile
 from tony.protocol.client_messages import GetStacks, RestartJob
 from tony.protocol.messages import SetLogLevel, Stacks
@@ -178,7 +177,7 @@ def test_editors_may_change_a_job(tmp_path: Path, tokens: TokenFile, here: Home)
     """The AM is given the editor's name; a viewer is refused."""
     there = Home(tmp_path / "there")
     folder, record = recorded(there, JOB, replace(TWO_WORKERS, editors=("mo",), viewers=("vic",)))
-    master = FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
+    master = FakeAm(folder, running(folder, record))
     master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
     python_api.run(master.__aenter__())
     app = create(HomeSource(there, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))

@@ -64,6 +64,10 @@ def standing(folder: JobFolder, record: JobRecord, state: JobState, task: TaskSt
     return replace(report, state=state, tasks=tasks, session=1, attempt=1, am=AmReport(pid=os.getpid(), host="here"))
 
 
+def running(folder: JobFolder, record: JobRecord) -> JobReport:
+    return standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+
+
 def succeeded(folder: JobFolder, record: JobRecord) -> JobReport:
     """The last report of a job in which all went well."""
     report = standing(folder, record, JobState.SUCCEEDED, TaskState.SUCCEEDED)

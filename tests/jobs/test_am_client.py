@@ -10,15 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.fake_am import FakeAm, recorded, standing
+from tests.jobs.fake_am import FakeAm, recorded, running
 from tests.jobs.recording_scheduler import Desk
 from tony.errors import ConnectionFailedError, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
 from tony.jobs.am_client import AmLocation, locate_am, request_report, send_command, watch
-from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
-from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import KillJob, Report
 from tony.protocol.messages import Message
@@ -32,22 +30,18 @@ def job(home: Home) -> tuple[JobFolder, JobRecord]:
     return recorded(home)
 
 
-def running(job: tuple[JobFolder, JobRecord]) -> JobReport:
-    return standing(*job, JobState.RUNNING, TaskState.RUNNING)
-
-
 async def test_a_question_is_answered(job: tuple[JobFolder, JobRecord]) -> None:
     """A report, a kill, a stream of reports."""
     folder, _ = job
-    async with FakeAm(folder, running(job)) as am:
-        assert await request_report(folder) == running(job)
+    async with FakeAm(folder, running(*job)) as am:
+        assert await request_report(folder) == running(*job)
         await send_command(folder, KillJob(actor="ann", now=True))
         assert am.kills == [KillJob(actor="ann", now=True)]
         am.on_kill = lambda message: None
         seen: list[Report] = []
         async for message in watch(folder):
             seen.append(message)
-            am.change(running(job), final=True)
+            am.change(running(*job), final=True)
             if message.final:
                 await am.die()
         assert [message.final for message in seen] == [False, True]
@@ -72,13 +66,13 @@ async def test_a_scheduler_connects_its_clients(
         def create_submitter(self, home: Home) -> Dialing:
             return Dialing()
 
-    async with FakeAm(folder, running(job)):
+    async with FakeAm(folder, running(*job)):
         there = {**json.loads(folder.am.read_text()), "address": "unix:/nowhere", "dialed_by": "distant"}
         write_json(folder.am, there)
         with pytest.raises(ConnectionFailedError, match="distant"):
             await request_report(folder)
         monkeypatch.setattr(registry, "load", lambda name: Distant())
-        assert await request_report(folder) == running(job)
+        assert await request_report(folder) == running(*job)
     assert dialed == ["unix:/nowhere"]
 
 
@@ -98,7 +92,7 @@ async def test_no_am(job: tuple[JobFolder, JobRecord]) -> None:
 async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobRecord], tmp_path: Path) -> None:
     """Another user could have made it, to have another job's application master called."""
     folder, _ = job
-    async with FakeAm(folder, running(job)):
+    async with FakeAm(folder, running(*job)):
         folder.secret.rename(tmp_path / "secret")
         folder.secret.symlink_to(tmp_path / "secret")
         with pytest.raises(ConnectionFailedError) as caught:
@@ -109,13 +103,13 @@ async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobR
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 async def test_credentials_of_another_user_are_not_used(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
-    async with FakeAm(folder, running(job)):
+    async with FakeAm(folder, running(*job)):
         for path in (folder.am, folder.credentials, folder.secret):
             os.chown(path, 54321, 54321)
             with pytest.raises(StorageError, match="belongs to another user"):
                 await request_report(folder)
             os.chown(path, 0, 0)
-        assert await request_report(folder) == running(job)
+        assert await request_report(folder) == running(*job)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "tls:127.0.0.1:9"])
@@ -129,7 +123,7 @@ async def test_an_address_that_makes_no_sense(job: tuple[JobFolder, JobRecord], 
 
 async def test_an_address_without_a_listener(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
-    async with FakeAm(folder, running(job)):
+    async with FakeAm(folder, running(*job)):
         pass
     with pytest.raises(ConnectionFailedError) as caught:
         await request_report(folder)
@@ -145,7 +139,7 @@ async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkey
         def on_message(self, connection: RpcConnection, message: Message) -> None:
             return
 
-    async with Deaf(folder, running(job)):
+    async with Deaf(folder, running(*job)):
         with pytest.raises(ConnectionFailedError, match=r"answer within 0\.1 s") as caught:
             await request_report(folder)
     assert not caught.value.no_listener
@@ -159,7 +153,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
         def on_message(self, connection: RpcConnection, message: Message) -> None:
             connection.close()
 
-    async with Rude(folder, running(job)):
+    async with Rude(folder, running(*job)):
         with pytest.raises(ConnectionFailedError, match="without an answer") as caught:
             await request_report(folder)
     assert caught.value.no_listener
@@ -167,7 +161,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
 
 async def test_the_wrong_token(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
-    async with FakeAm(folder, running(job)):
+    async with FakeAm(folder, running(*job)):
         secret = {"token": "0" * 64}
         write_json(folder.credentials, {"am": secret, "executors": secret})
         with pytest.raises(ProtocolError, match="token is not this job's"):
@@ -188,7 +182,7 @@ def test_where_it_is(job: tuple[JobFolder, JobRecord]) -> None:
 
 async def test_damaged_credentials(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
-    async with FakeAm(folder, running(job)):
+    async with FakeAm(folder, running(*job)):
         write_json(folder.credentials, {"am": {"token": "hush"}})
         with pytest.raises(RecordError) as caught:
             await request_report(folder)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.fake_am import JOB, FakeAm, failed, logged, recorded, standing, succeeded, write_log
+from tests.jobs.fake_am import JOB, FakeAm, failed, logged, recorded, running, succeeded, write_log
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.core.events import SessionOpened
@@ -24,7 +24,7 @@ from tony.jobs.remote import remote_job_sync
 from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
-from tony.model.states import JobState, TaskState
+from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 
 Recorded = tuple[JobFolder, JobRecord]
@@ -67,16 +67,12 @@ def job(home: Home) -> Recorded:
     return recorded(home)
 
 
-def running(job: Recorded) -> JobReport:
-    return standing(*job, JobState.RUNNING, TaskState.RUNNING)
-
-
 @asynccontextmanager
 async def followed(
     home: Home, job: Recorded, diary: Diary, first: JobReport | None = None
 ) -> AsyncIterator[tuple[FakeAm, asyncio.Task[JobReport]]]:
     """A job whose application master lives, and one who follows it."""
-    async with FakeAm(job[0], first or running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(job[0], first or running(*job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         yield master, following
@@ -87,7 +83,7 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
     folder, record = job
     diary = Diary()
     async with followed(home, job, diary, build_pending_report(folder, record)) as (master, following):
-        master.change(running(job))
+        master.change(running(*job))
         write_log(folder, "worker-0.s1.t1.out", "hello\n")
         await wait_until(lambda: diary.lines)
         write_log(folder, "worker-1.s1.t1.err", "bye")
@@ -134,7 +130,7 @@ async def test_following_starts_before_the_am(home: Home) -> None:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: diary.reports)
         assert diary.reports == [build_pending_report(folder, record)]
-        async with FakeAm(folder, running(job)) as master:
+        async with FakeAm(folder, running(*job)) as master:
             await wait_until(lambda: master.watched)
             await master.finish(succeeded(folder, record))
         await following
@@ -184,7 +180,7 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
             diary.reports.clear()
             away[0] = False
             await wait_until(lambda: diary.reports)
-        async with FakeAm(folder, running(job)) as master:
+        async with FakeAm(folder, running(*job)) as master:
             await wait_until(lambda: master.watched)
             await master.finish(succeeded(folder, record))
         assert (await following).state is JobState.SUCCEEDED
@@ -195,7 +191,7 @@ async def test_a_connection_that_breaks_is_made_again(home: Home, job: Recorded)
     """What changed meanwhile is in the next report."""
     folder, record = job
     diary = Diary()
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(*job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         for _ in range(3):
             await wait_until(lambda: master.watched)
@@ -257,7 +253,7 @@ async def test_only_selected_lines(home: Home, job: Recorded) -> None:
 async def test_a_refusal_is_an_error(home: Home, job: Recorded) -> None:
     """Another job's token, for instance; it comes out as itself."""
     folder, _ = job
-    async with FakeAm(folder, running(job)):
+    async with FakeAm(folder, running(*job)):
         secret = {"token": "0" * 64}
         write_json(folder.credentials, {"am": secret, "executors": secret})
         with pytest.raises(ProtocolError, match="token"):
@@ -273,7 +269,7 @@ async def test_a_viewer_that_fails_ends_the_following(home: Home, job: Recorded)
         def on_output(self, lines: Sequence[LogLine]) -> None:
             raise BrokenPipeError
 
-    async with FakeAm(folder, running(job)):
+    async with FakeAm(folder, running(*job)):
         with pytest.raises(BrokenPipeError):
             await follow(home, JOB, Gone())
 
@@ -300,7 +296,7 @@ async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
     diary = Diary()
     async with followed(home, job, diary) as (master, following):
         assert diary.sessions == []
-        master.change(replace(running(job), session=3))
+        master.change(replace(running(*job), session=3))
         await wait_until(lambda: len(diary.reports) == 2)
         await master.finish(replace(succeeded(folder, record), session=3))
         await following
@@ -319,7 +315,7 @@ async def test_the_reason_comes_from_the_report_without_the_log(
 
     monkeypatch.setattr(remote_job_sync, "load_session_reasons", away)
     async with followed(home, job, diary) as (master, following):
-        master.change(replace(running(job), session=2, session_reason="worker:1 failed (restart 1 of 3)"))
+        master.change(replace(running(*job), session=2, session_reason="worker:1 failed (restart 1 of 3)"))
         await wait_until(lambda: len(diary.reports) == 2)
         await master.finish(replace(succeeded(folder, record), session=2))
         await following
@@ -368,12 +364,12 @@ async def test_following_continues_with_the_next_am(home: Home, job: Recorded) -
     """The change is printed once, in one sentence, and following continues to the end."""
     folder, record = job
     diary = Diary()
-    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(*job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: diary.reports)
         for attempt in (2, 3):
             await master.leave()
-            master.change(replace(running(job), attempt=attempt))
+            master.change(replace(running(*job), attempt=attempt))
             await master.listen()
             await wait_until(partial(diary.is_at, attempt))
         await master.finish(replace(succeeded(folder, record), attempt=3))
@@ -384,7 +380,7 @@ async def test_following_continues_with_the_next_am(home: Home, job: Recorded) -
 
 async def test_to_the_end_of_the_job(home: Home) -> None:
     folder, record = recorded(home)
-    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, running(folder, record)) as master:
         write_log(folder, "worker-0.s1.t1.out", "a\n")
         async with aclosing(iterate_lines(home, JOB, Selection(), print, follow=True)) as stream:
             assert [line.text for line in await anext(stream)] == ["a"]
@@ -401,7 +397,7 @@ async def test_a_slow_taker_loses_nothing(home: Home) -> None:
     """Portions wait in the files, not in memory."""
     folder, record = recorded(home)
     text = "".join(f"{n}\n" for n in range(3000))
-    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, running(folder, record)) as master:
         write_log(folder, "worker-0.s1.t1.out", text)
         seen: list[str] = []
         async for part in iterate_lines(home, JOB, Selection(), print, follow=True):

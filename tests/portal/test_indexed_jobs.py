@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.fake_am import JOB, FakeAm, logged, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, FakeAm, logged, recorded, running, succeeded
 from tests.portal import legacy_histories
 from tests.portal.histories.test_scanner import JOBS, ended
 from tony import clock
@@ -21,7 +21,7 @@ from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
-from tony.model.states import JobState, TaskState
+from tony.model.states import JobState
 from tony.portal.histories.history_locations import describe_absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.storage.stores.fsspec_store import FsspecStore
@@ -86,7 +86,7 @@ async def test_a_users_own_job_appears_and_ends(tmp_path: Path) -> None:
         view = await source.find_job(JOB)
         assert view is not None
         assert view.live
-        async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+        async with FakeAm(folder, running(folder, record)):
             await until(source, lambda page: page.heads[0].state is JobState.RUNNING)
             assert (await view.status()).state is JobState.RUNNING
         write_summary(folder, replace(succeeded(folder, record), ended=clock.wall()))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, FakeAm, recorded, running, succeeded
 from tests.web.sample_jobs import keep
 from tony.core.events import Queued
 from tony.errors import OverloadedError
@@ -19,7 +19,6 @@ from tony.jobs.directory.view import OTHERS, DirectoryJobView
 from tony.linux.thread_pools import set_user
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
-from tony.model.states import JobState, TaskState
 
 
 async def test_new_events_are_followed(home: Home) -> None:
@@ -27,7 +26,7 @@ async def test_new_events_are_followed(home: Home) -> None:
     folder, record = recorded(home)
     header = Header(format=FORMAT, version=VERSION, job=JOB, attempt=1, settings="")
     writer = LogWriter(folder.events(1), header)
-    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, running(folder, record)) as master:
         writer.append(Queued(reason="a"), 1.0, 1.0)
         writer.flush()
         async with aclosing(DirectoryJobView.from_home(home, JOB).events(follow=True)) as stream:

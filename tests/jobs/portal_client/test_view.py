@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.jobs.fake_am import JOB, TWO_WORKERS, recorded, standing
+from tests.jobs.fake_am import JOB, TWO_WORKERS, recorded, running
 from tony.jobs.log_files import LogFileInfo, Selection
 from tony.jobs.portal_client import view
 from tony.jobs.portal_client.client import PortalClient
@@ -15,7 +15,7 @@ from tony.jobs.portal_client.view import PortalJobView
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
-from tony.model.states import JobState, TaskState
+from tony.model.states import JobState
 
 _LOG = "worker-0.s1.t1.out"
 
@@ -46,7 +46,7 @@ async def test_a_log_that_is_rotated_while_it_is_followed(home: Home, monkeypatc
     """Lines printed after the rotation are shown, and a notice says that some are missing."""
     monkeypatch.setattr(view, "_POLL_SECONDS", 0)
     folder, record = recorded(home, spec=TWO_WORKERS)
-    report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    report = running(folder, record)
     contents = [b"one\ntwo\nthree\n", b"three\n", b"three\nfour\n"]
     notices: list[str] = []
     portal: Any = FakePortal(replace(report, tasks=report.tasks[:1]), contents)

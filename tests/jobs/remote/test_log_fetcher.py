@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.fake_am import FakeAm, logged, recorded, standing, succeeded
+from tests.jobs.fake_am import FakeAm, logged, recorded, running, succeeded
+from tests.jobs.recording_scheduler import Desk, Office
 from tests.jobs.remote.capabilities import CAPABILITIES
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Granted
-from tony.errors import Problem, SchedulerError
+from tony.errors import SchedulerError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow
@@ -24,23 +25,20 @@ from tony.jobs.log_files import Selection
 from tony.jobs.remote import log_fetcher
 from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
 from tony.jobs.remote.log_mirror import Mirror, complete
-from tony.model.codec import Json, to_plain
+from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
-from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import Message
 from tony.protocol.output_messages import LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry
-from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.client_interface import LogSink, PreparedJob, Scheduler, Submitter
+from tony.schedulers.client_interface import LogSink
 
 
-class Far(Submitter):
+class Far(Desk):
     """A scheduler whose tasks' files are elsewhere.
 
     Attributes:
@@ -52,10 +50,10 @@ class Far(Submitter):
     capabilities: Capabilities = CAPABILITIES
 
     def __init__(self) -> None:
+        super().__init__()
         self.shows: dict[str, tuple[bytes, bytes]] = {}
         self.asked: list[dict[str, str]] = []
         self.owners: list[str] = []
-        self.error: SchedulerError | None = None
 
     async def fetch_logs(
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
@@ -74,33 +72,17 @@ class Far(Submitter):
             await asyncio.sleep(0)
             sink.put(name, len(older), have, newer[have - len(older) :])
 
-    def check(self, spec: JobSpec) -> Sequence[Problem]:
-        return ()
-
-    def render(self, job: PreparedJob) -> Json:
-        return None
-
-    async def submit(self, job: PreparedJob) -> None:
-        pass
-
     def am_alive(self, folder: JobFolder) -> bool | None:
         return not folder.summary.exists()
 
-    async def sweep(self, folder: JobFolder) -> None:
-        pass
 
-
-class FarScheduler(Scheduler):
+class FarScheduler(Office):
     """Makes the one above."""
 
-    name = "far"
     theirs = Far()
 
-    def create_submitter(self, home: Home) -> Submitter:
-        return FarScheduler.theirs
-
-    def create_allocator(self, job: PreparedJob) -> ContainerAllocator:
-        raise NotImplementedError
+    def __init__(self) -> None:
+        super().__init__(FarScheduler.theirs)
 
 
 class TalkingMaster(FakeAm):
@@ -179,10 +161,6 @@ def remote_job(home: Home, monkeypatch: pytest.MonkeyPatch) -> RemoteJob:
     record = replace(record, spec=replace(record.spec, scheduler="far"))
     write_json(folder.job, to_plain(record))
     return folder, record, FarScheduler.theirs
-
-
-def running(folder: JobFolder, record: JobRecord) -> JobReport:
-    return standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
 
 
 def read(folder: JobFolder, name: str) -> bytes:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.fake_am import logged, recorded, succeeded
+from tests.jobs.fake_am import logged, recorded, running, succeeded
 from tests.jobs.remote.test_log_fetcher import Far as Scheduler
-from tests.jobs.remote.test_log_fetcher import FarScheduler, RemoteJob, TalkingMaster, read, running
+from tests.jobs.remote.test_log_fetcher import FarScheduler, RemoteJob, TalkingMaster, read
 from tests.support.waiting import wait_until
 from tony.core.events import Granted
 from tony.errors import RecordError, SchedulerError, StorageError

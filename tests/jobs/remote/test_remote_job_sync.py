@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,10 @@ import pytest
 
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, LONG_AGO, FakeAm, logged, recorded, standing
+from tests.jobs.recording_scheduler import Desk
 from tests.jobs.status.test_job_end import exited, started
 from tony.core.events import Event, KillRequested
-from tony.errors import ConnectionFailedError, Problem, SchedulerError
+from tony.errors import ConnectionFailedError, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.jobs import actions
@@ -27,15 +28,14 @@ from tony.jobs.status import aborted_submissions, job_status
 from tony.jobs.status.job_end import apply_scheduler_status
 from tony.jobs.status.report_from_log import build_last_report
 from tony.model.actor import Actor, ActorKind
-from tony.model.codec import Json, to_plain
+from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureCause, FailureClass
-from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
-from tony.schedulers.client_interface import ApplicationStatus, PreparedJob, Submitter
+from tony.schedulers.client_interface import ApplicationStatus
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 
 SIGTERM = Actor("SIGTERM", ActorKind.SIGNAL)
@@ -104,12 +104,13 @@ def test_the_record_knows_better(home: Home) -> None:
     assert "code 7" in report.failure.reason
 
 
-class Elsewhere(Submitter):
+class Elsewhere(Desk):
     """A scheduler whose masters run on other machines."""
 
     capabilities = CAPABILITIES
 
     def __init__(self, folder: JobFolder, status: ApplicationStatus | None = None) -> None:
+        super().__init__()
         self._folder, self._status = folder, status
         self.swept = 0
 
@@ -122,18 +123,6 @@ class Elsewhere(Submitter):
 
     async def sweep(self, folder: JobFolder) -> None:
         self.swept += 1
-
-    def check(self, spec: JobSpec) -> Sequence[Problem]:
-        raise NotImplementedError
-
-    def render(self, job: PreparedJob) -> Json:
-        raise NotImplementedError
-
-    async def submit(self, job: PreparedJob) -> None:
-        raise NotImplementedError
-
-    def am_alive(self, folder: JobFolder) -> bool | None:
-        raise NotImplementedError
 
 
 async def test_a_job_that_is_being_submitted(home: Home) -> None:
