@@ -8,17 +8,18 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from tony.advice.exit_facts import Exits, FailureRecord, ProgramExit
+from tony.core import events as ev
 from tony.core.events import FailureResponse
 from tony.history.event_log import LogEntry
 from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
+from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec
@@ -27,6 +28,95 @@ from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.units import MAX_DURATION, MAX_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramExit:
+    """The exit of one task attempt; `at` in seconds since the job was accepted."""
+
+    task: str
+    role: str
+    session: int
+    at: float
+    status: ExitStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureRecord:
+    """A classified failure.
+
+    Attributes:
+        task: empty if it is not of a single task.
+        decision: as in `FailureClassified`.
+        ran: seconds that the program had run; None if unknown.
+        how: exit code or signal, as text; empty if no program exited.
+        by_program: the program exited by itself; its container was not taken away.
+    """
+
+    at: float
+    session: int
+    task: str
+    decision: ev.FailureResponse
+    what: str
+    ran: float | None
+    how: str
+    by_program: bool
+
+
+@dataclass(slots=True)
+class Exits:
+    """Collects exits and failures from a stream of events."""
+
+    ended: list[ProgramExit] = field(default_factory=list)
+    failed: list[FailureRecord] = field(default_factory=list)
+    out_of_memory_roles: list[str] = field(default_factory=list)  #: role of each task attempt that ran out of memory
+    _last: dict[str, ProgramExit] = field(default_factory=dict)
+    _tasks: dict[str, str] = field(default_factory=dict)  #: container -> task
+    _session: int = 0
+
+    def watch(self, entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
+        """Yield the same entries, and record their exits and failures."""
+        for entry in entries:
+            self._record(entry.event, entry.at)
+            yield entry
+
+    def _record(self, event: ev.Event, at: float) -> None:
+        match event:
+            case ev.SessionOpened(session=session):
+                self._session = session
+            case ev.Registered(task=task, container=container):
+                self._tasks[container] = str(task)
+            case ev.Exited(task=task, session=session, status=status):
+                name = str(task)
+                found = ProgramExit(task=name, role=task.role, session=session, at=at, status=status)
+                self.ended.append(found)
+                self._last[name] = found
+                if status.reason is ExitReason.MEMORY:
+                    self.out_of_memory_roles.append(task.role)
+            case ev.ContainerEnded(container=container, kill=ev.ClusterKill.MEMORY_LIMIT):
+                died = self._tasks.get(container, "")
+                last = self._last.get(died)
+                is_counted = last and last.session == self._session and last.status.reason is ExitReason.MEMORY
+                if died and not is_counted:
+                    self.out_of_memory_roles.append(parse_role(died))
+            case ev.FailureClassified(task=task, failure=failure, decision=decision):
+                name = "" if task is None else str(task)
+                last = self._last.get(name)
+                if last is not None and last.session != self._session:
+                    last = None
+                self.failed.append(
+                    FailureRecord(
+                        at=at,
+                        session=self._session,
+                        task=name,
+                        decision=decision,
+                        what=failure,
+                        ran=last.status.duration if last else None,
+                        how=last.status.describe() if last else "",
+                        by_program=last is not None and last.status.reason is ExitReason.EXITED,
+                    )
+                )
+
 
 T = TypeVar("T")
 
@@ -396,38 +486,3 @@ def _summarize_checkpoints(saved: Sequence[CheckpointRecord]) -> CheckpointStats
 def gigabytes(size: float) -> float:
     """Return GB of 1024³ bytes."""
     return size / GIB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
-    """One GPU of one task.
-
-    Attributes:
-        number: index among the GPUs of the task, from 0.
-        util: utilisation, 0 to 1.
-        opened: peak memory in use, bytes; infinite if unknown.
-    """
-
-    task: str
-    number: int
-    util: Peak
-    opened: float
-
-
-def devices(known: RoleFacts) -> list[Device] | None:
-    """Return all GPUs of a role; None unless metrics of all are known."""
-    found = []
-    for task, used in known.used.items():
-        for number in range(known.gpus):
-            util, memory = used.get(f"gpu{number}.util"), used.get(f"gpu{number}.memory")
-            if util is None:
-                return None
-            opened = memory.most if memory else float("inf")
-            found.append(Device(task=task, number=number, util=util, opened=opened))
-    return found if len(found) >= known.gpus * known.tasks > 0 else None
-
-
-def mean_use(known: RoleFacts) -> float | None:
-    """Return the mean utilisation of its GPUs; None unless metrics of all are known."""
-    found = devices(known)
-    return statistics.fmean(device.util.mean for device in found) if found else None

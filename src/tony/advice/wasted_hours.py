@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tony.advice.facts import RoleFacts, Run, devices, gigabytes
+from tony.advice.facts import RoleFacts, Run, gigabytes
 from tony.advice.heuristic import round_memory
-from tony.advice.heuristics.gpus import IdleGpus
+from tony.advice.heuristics.gpus import IdleGpus, devices
 from tony.advice.heuristics.memory import MemoryOverRequested
 from tony.history.goodput import Bucket
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony.advice.exit_facts import FailureRecord
-from tony.advice.facts import Facts, Run
+from tony.advice.facts import Facts, FailureRecord, Run
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.core.events import FailureResponse
