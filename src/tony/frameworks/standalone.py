@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView, check_one_process
-from tony.model.codec import Json
-from tony.model.job_spec import ClusterSpec, JobSpec
+from tony.frameworks.base import check_one_process
+from tony.frameworks.no_framework import NoFramework
+from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import RoleKind
 
 
-class Standalone(Framework):
+class Standalone(NoFramework):
     """Adds nothing to the common variables; refuses a job of more than one task."""
 
     name = "standalone"
@@ -29,15 +29,3 @@ class Standalone(Framework):
             )
             problems.insert(0, Problem(key="framework", value=self.name, message=message))
         return problems
-
-    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
-        return None
-
-    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
-        return None
-
-    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
-        return None
-
-    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        return [{}]

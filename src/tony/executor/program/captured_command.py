@@ -11,15 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.executor.program.program_environment import LaunchFailedError
-from tony.executor.program.spawn import Reaper, spawn
+from tony.executor.program.spawn import Reaper
 
 #: Bytes of the output that are kept.
 _MAX_OUTPUT_BYTES = 1 << 20
 #: Characters of standard error that are kept.
 _MAX_ERROR_CHARACTERS = 500
-
-#: Starts a program with arguments, environment, working directory, standard output and error; returns its pid.
-Start = Callable[[Sequence[str], Mapping[str, str], str, int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +35,12 @@ async def run_captured(
     reaper: Reaper,
     timeout: float,
     on_start: Callable[[int], None] = lambda pid: None,
-    start: Start | None = None,
 ) -> CommandOutput:
     """Run a command until it exits.
 
     Args:
         timeout: seconds that it may take.
         on_start: called with its pid.
-        start: starts it; by default in a way that is safe while the executor has other threads.
 
     Raises:
         LaunchFailedError: it cannot be started.
@@ -54,7 +49,7 @@ async def run_captured(
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     (out, out_writing), (err, err_writing) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     try:
-        pid = (start or _start_without_preexec)(argv, environment, folder, out_writing, err_writing)
+        pid = _start(argv, environment, folder, out_writing, err_writing)
     except LaunchFailedError:
         os.close(out)
         os.close(err)
@@ -81,12 +76,7 @@ async def run_captured(
     return CommandOutput(os.waitstatus_to_exitcode(status), texts[0].result(), error_text)
 
 
-def spawn_command(argv: Sequence[str], environment: Mapping[str, str], folder: str, out: int, err: int) -> int:
-    """Start a command like a program: it dies with the executor. Only while the executor has one thread."""
-    return spawn(argv, environment, folder, (), out, err)
-
-
-def _start_without_preexec(argv: Sequence[str], environment: Mapping[str, str], folder: str, out: int, err: int) -> int:
+def _start(argv: Sequence[str], environment: Mapping[str, str], folder: str, out: int, err: int) -> int:
     # No Python code may run between fork and exec: locks that other threads hold stay locked in the child.
     try:
         child = subprocess.Popen(

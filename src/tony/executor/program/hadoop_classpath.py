@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Mapping
 
-from tony.executor.program.captured_command import run_captured, spawn_command
+from tony.executor.program.captured_command import run_captured
 from tony.executor.program.program_environment import MARKER, LaunchFailedError, select_container_env
 from tony.executor.program.spawn import Reaper
 from tony.protocol.launch import ContainerPart, TaskPart
@@ -91,9 +91,7 @@ class HadoopClasspath:
         for arguments in (("classpath",), ("classpath", "--glob")):
             try:
                 argv, environment, folder = [program, *arguments], self._environment, self._work_folder
-                answer = await run_captured(
-                    argv, environment, folder, self._reaper, _TIMEOUT_SECONDS, start=spawn_command
-                )
+                answer = await run_captured(argv, environment, folder, self._reaper, _TIMEOUT_SECONDS)
             except (LaunchFailedError, TimeoutError) as error:
                 why = str(error) or f"no output within {_TIMEOUT_SECONDS:g} s"
                 log.warning("hadoop_classpath: %s: %s. CLASSPATH has the job's own jars only", program, why)
