@@ -58,9 +58,11 @@ class Outbox:
         self.send = send
         self._kept: deque[tuple[float, Sample]] = deque(maxlen=_MAX_KEPT)
 
-    def keep(self, sample: Sample) -> None:
-        """Send a sample as soon as possible."""
-        self._kept.append((clock.monotonic(), sample))
+    def keep(self, sample: Sample) -> bool:
+        """Send a sample, now or as soon as possible; return True."""
+        if not self.send(sample):
+            self._kept.append((clock.monotonic(), sample))
+        return True
 
     def catch_up(self) -> None:
         while self._kept:
@@ -157,7 +159,7 @@ class MetricsSampler:
             started_at = clock.monotonic()
             self._sampling = asyncio.ensure_future(to_thread(self._take_sample))
             values = await asyncio.shield(self._sampling)
-            self._send(values, clock.monotonic() - started_at)
+            self._send({**values, **self._collect_progress()}, clock.monotonic() - started_at, self._outbox.send)
             await self._report_steps_until(started_at + self._pause)
 
     async def _report_steps_until(self, end: float) -> None:
@@ -175,13 +177,9 @@ class MetricsSampler:
     def _report_step(self) -> None:
         """Send the newest step alone, if it has not been sent."""
         values = self._collect_progress()
-        if self._step_at == self._reported_at:
-            return
-        steps = {name: value for name, value in values.items() if name in ("step", "total")}
-        self._take_saved()
-        if self._outbox.send(self._build_sample(steps, 0.0)):
-            self._reported_at = self._step_at
-            del self._saved[:_MAX_CHECKPOINTS]
+        if self._step_at != self._reported_at:
+            steps = {name: value for name, value in values.items() if name in ("step", "total")}
+            self._send(steps, 0.0, self._outbox.send)
 
     @property
     def _pause(self) -> float:
@@ -199,29 +197,17 @@ class MetricsSampler:
             log.warning("the last metrics sample takes too long and is skipped")
         except Exception:  # as above
             log.exception("the last metrics sample failed: please report this")
-        if self._interval() <= 0:
-            return
-        values = self._send({}, 0.0)
-        while values or self._saved:
-            self._outbox.keep(self._build_sample(values, 0.0))
-            del self._saved[:_MAX_CHECKPOINTS]
-            values = {}
+        if self._interval() > 0:
+            self._send(self._collect_progress(), 0.0, self._outbox.keep)
 
-    def _send(self, values: Mapping[str, float], ago: float) -> Mapping[str, float]:
-        """Send a sample and the waiting checkpoints; return the values that could not be sent."""
-        values = {**values, **self._collect_progress()}
-        self._take_saved()
-        while values or self._saved:
-            if not self._outbox.send(self._build_sample(values, ago)):
-                return values
+    def _send(self, values: Mapping[str, float], ago: float, send: Callable[[Sample], bool]) -> None:
+        """Send a sample and the waiting checkpoints, as far as possible."""
+        if self._progress:
+            self._saved = [*self._saved, *self._progress.take_checkpoints()][-_MAX_WAITING:]
+        while (values or self._saved) and send(self._build_sample(values, ago)):
             self._reported_at = self._step_at
             del self._saved[:_MAX_CHECKPOINTS]
             values = {}
-        return values
-
-    def _take_saved(self) -> None:
-        if self._progress:
-            self._saved = [*self._saved, *self._progress.take_checkpoints()][-_MAX_WAITING:]
 
     def _build_sample(self, values: Mapping[str, float], ago: float) -> Sample:
         now = clock.monotonic()
