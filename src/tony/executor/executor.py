@@ -26,8 +26,7 @@ from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import MARKER, find_task_secrets, has_board
 from tony.executor.program.spawn import Reaper
 from tony.executor.program.watchdog import Watchdog
-from tony.executor.run_context import RunContext
-from tony.executor.task_run import ProgramRun
+from tony.executor.task_run import ProgramRun, RunContext
 from tony.isolated_interpreter import settle
 from tony.linux.port_reservation import PortsExhaustedError
 from tony.model.masking import SecretMask

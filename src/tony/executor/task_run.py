@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.executor.metrics.memory_monitor import MemoryMonitor
-from tony.executor.metrics.metrics_sampler import MetricsSampler
+from tony.executor.metrics.metrics_sampler import MetricsSampler, Outbox
 from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
+from tony.executor.network.port_reservation import TaskPorts
+from tony.executor.output.log_serving import LogReaders
 from tony.executor.output.output_capture import Output
+from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, explain_missing_file
 from tony.executor.program.printed_values import Exports
+from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import (
     MARKER,
     LaunchFailedError,
@@ -31,8 +35,7 @@ from tony.executor.program.program_environment import (
     find_summaries_folder,
     find_task_secrets,
 )
-from tony.executor.program.spawn import make_executable, spawn
-from tony.executor.run_context import RunContext
+from tony.executor.program.spawn import Reaper, make_executable, spawn
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import TaskView
 from tony.linux import os_errors, process
@@ -42,10 +45,11 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.log_name import LogName
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import StartProgram
-from tony.protocol.launch import ContainerPart, TaskPart
+from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
 
 if TYPE_CHECKING:
     from tony.executor.metrics.gpu_metrics import Devices
+    from tony.executor.program.hadoop_classpath import HadoopClasspath
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +68,31 @@ _MAX_MESSAGE_CHARACTERS = 2000
 _KIB = 1024
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What all task attempts of an executor share: its launch context, helpers, and settings that the AM may change.
+
+    Attributes:
+        environment: the executor's own.
+        point_out: reports processes of the program to the watchdog that it does not find by itself.
+        sample_interval, step_interval: return the current seconds between two samples, and between reports of steps.
+    """
+
+    context: LaunchContext
+    environment: Mapping[str, str]
+    process_tree: ProcessTree
+    ports: TaskPorts
+    reaper: Reaper
+    writer: WriterThread
+    readers: LogReaders
+    point_out: Callable[[Sequence[int]], None]
+    outbox: Outbox
+    sample_interval: Callable[[], float]
+    mask: SecretMask
+    step_interval: Callable[[], float]
+    classpath: HadoopClasspath | None = None
+
+
 @dataclass(slots=True)
 class _Stop:
     """A stop: requested, or because one of several processes failed (`is_internal`)."""
@@ -80,6 +109,8 @@ class ProgramRun:
     Attributes:
         ended: time of its end (`tony.clock.monotonic`); meaningful after `run`.
         exports: exported values, after `run`; None for those that were not printed.
+        output: of the program; None before it is started.
+        mask: for the secrets that the program knows.
     """
 
     def __init__(
@@ -99,14 +130,15 @@ class ProgramRun:
         self._command = command
         self._started = started
         self._first_output = first_output
+        self._task, self._container = run_context.context.task, run_context.context.container
         self._process_tree = run_context.process_tree
-        self._memory_monitor = MemoryMonitor(run_context.context.task.memory, run_context.process_tree, self._on_pids)
+        self._memory_monitor = MemoryMonitor(self._task.memory, self._process_tree, self._on_pids)
         self._progress: ProgressListener | None = None
         self._started_at = 0.0
-        self._output: Output | None = None
-        export_patterns = run_context.context.task.role_settings.exports
-        self._exports = Exports(export_patterns) if export_patterns else None
-        self._mask = run_context.mask
+        self.output: Output | None = None
+        exports = self._task.role_settings.exports
+        self._exports = Exports(exports) if exports else None
+        self.mask = run_context.mask
         self._pids: list[int] = []
         self._ends: list[ProcessExit] = []
         self._stop: _Stop | None = None
@@ -131,17 +163,7 @@ class ProgramRun:
 
     def format_file_name(self, kind: str) -> str:
         """Return the name of a log file of this task attempt: `worker-0.s1.t1.<kind>`."""
-        task = self._run_context.context.task
-        return LogName(task.role, task.index, self._command.session, self._command.try_, kind).file
-
-    @property
-    def output(self) -> Output | None:
-        return self._output
-
-    @property
-    def mask(self) -> SecretMask:
-        """Return the mask for the secrets that the program knows."""
-        return self._mask
+        return LogName(self._task.role, self._task.index, self._command.session, self._command.try_, kind).file
 
     def stop(self, grace: float, reason: str) -> None:
         """Send SIGTERM to all processes, SIGKILL after `grace` seconds. A repeated stop can only shorten the grace."""
@@ -161,15 +183,15 @@ class ProgramRun:
         try:
             return await self._run(started_at)
         except LaunchFailedError as error:
-            message = self._mask.hide_text(str(error))
+            message = self.mask.hide_text(str(error))
             log.error("the program was not started: %s", message)
             await self._process_tree.end()
             self.ended = clock.monotonic()
             reason = ExitReason.REFUSED if os_errors.explain(error) else ExitReason.LAUNCH_FAILED
             return ExitStatus(reason=reason, message=message[:_MAX_MESSAGE_CHARACTERS])
         finally:
-            if self._output:
-                self._output.close()
+            if self.output:
+                self.output.close()
             if self._progress:
                 self._progress.close()
 
@@ -222,17 +244,14 @@ class ProgramRun:
         if self._run_context.sample_interval() <= 0:
             return None
         try:
-            container = self._run_context.context.container
-            return ProgressListener(
-                TrustedSenders(f"{MARKER}={container.marker}", has_marker), Path(container.work_folder).parent
-            )
+            trusts = TrustedSenders(f"{MARKER}={self._container.marker}", has_marker)
+            return ProgressListener(trusts, Path(self._container.work_folder).parent)
         except OSError as error:
             log.warning("cannot create the progress socket: %s", os_errors.describe_os_error(error))
             return None
 
     def _create_sampler(self, output: Output) -> MetricsSampler:
         """Create the metrics sampler for the program, which has just been started."""
-        task, container = self._run_context.context.task, self._run_context.context.container
         if self._progress:
             self._progress.begin()
         sampler = MetricsSampler(
@@ -241,23 +260,22 @@ class ProgramRun:
             self._run_context.sample_interval,
             self._process_tree.list_contained,
             self._run_context.outbox,
-            ProcessUsage(container.cgroup, self._started_at),
+            ProcessUsage(self._container.cgroup, self._started_at),
             self._progress,
             self._run_context.step_interval,
         )
-        summaries = find_summaries_folder(task, container, self._build_task_view())
-        pattern = task.role_settings.progress_pattern
-        sampler.add_sources(pattern, (output.out, output.err), summaries, _open_devices(task, container))
+        summaries = find_summaries_folder(self._task, self._container, self._build_task_view())
+        pattern = self._task.role_settings.progress_pattern
+        sampler.add_sources(pattern, (output.out, output.err), summaries, _open_devices(self._task, self._container))
         return sampler
 
     def _launch(self, classpath: str | None) -> Output:
-        context, command = self._run_context.context, self._command
-        task, container = context.task, context.container
+        command, container = self._command, self._container
         self._progress = self._open_progress_listener()
         argv, envs = self._prepare(classpath)
-        if isinstance(task.command, str):
+        if isinstance(self._task.command, str):
             make_executable(argv[-1], container.work_folder)
-        output = self._output = self._open_output(len(envs))
+        output = self.output = self._open_output(len(envs))
         self._run_context.ports.release_before_start()
         self._run_context.reaper.adopt(self._on_other_exit)
         self._started_at = clock.monotonic()
@@ -273,11 +291,10 @@ class ProgramRun:
         return output
 
     def _open_output(self, processes: int) -> Output:
-        context, run = self._run_context.context, self._run_context
-        folder, name = Path(context.container.log_folder), self.format_file_name("")[:-1]
-        limit, first = context.task.job_settings.log_limit, self._first_output
+        run, folder, name = self._run_context, Path(self._container.log_folder), self.format_file_name("")[:-1]
+        limit, first = self._task.job_settings.log_limit, self._first_output
         try:
-            return Output(folder, name, limit, run.writer, first, run.readers, self._exports, self._mask, processes)
+            return Output(folder, name, limit, run.writer, first, run.readers, self._exports, self.mask, processes)
         except OSError as error:
             why = os_errors.describe_os_error(error)
             if processes == 1:
@@ -286,8 +303,7 @@ class ProgramRun:
             return self._open_output(1)
 
     def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:
-        context, command = self._run_context.context, self._command
-        task, container = context.task, context.container
+        task, container, command = self._task, self._container, self._command
         seen = self._build_task_view()
         try:
             framework = frameworks.load(task.framework_module, task.framework_path)
@@ -305,15 +321,13 @@ class ProgramRun:
         progress_path = self._progress.path if self._progress else None
         for env in envs:
             env.update(build_variables(env, progress_path, hooks=task.job_settings.python_stacks))
-        self._mask = SecretMask(find_task_secrets(task, *envs))
+        self.mask = SecretMask(find_task_secrets(task, *envs))
         return build_command_line(task, seen, command.addresses), envs
 
     def _build_task_view(self) -> TaskView:
-        container, ports = self._run_context.context.container, self._run_context.ports
+        ports, container = self._run_context.ports, self._container
         address = f"{container.host}:{ports.port}"
-        return build_task_view(
-            self._run_context.context.task, self._command, address, ports.tb_port, container.work_folder
-        )
+        return build_task_view(self._task, self._command, address, ports.tb_port, container.work_folder)
 
     # --- end ------------------------------------------------------------------------------------------------------
 
@@ -327,10 +341,13 @@ class ProgramRun:
 
     async def _wait_done(self) -> None:
         while not self._is_done():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._wait_timeout()):
-                    await self._changed.wait()
-            self._changed.clear()
+            await self._wait_changed(self._wait_timeout())
+
+    async def _wait_changed(self, timeout: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+        self._changed.clear()
 
     def _is_done(self) -> bool:
         if self._memory_monitor.exceeded is not None:
@@ -361,7 +378,7 @@ class ProgramRun:
         self._count(usage)
         if end.failed and self._stop is None and not self._has_exited():
             log.info("process %d of %d failed; the others are stopped", number, len(self._pids))
-            grace = self._run_context.context.task.stop_grace
+            grace = self._task.stop_grace
             self._stop = _Stop("", clock.monotonic() + grace, grace, is_internal=True)
             self._process_tree.signal(signal.SIGTERM)
         self._changed.set()
@@ -379,18 +396,16 @@ class ProgramRun:
         if self._stop is not None or self._memory_monitor.exceeded is not None:
             return []
         deadline = clock.monotonic() + _HELPER_EXIT_SECONDS
-        while (
-            left := []
-            if self._process_tree.is_finished()
-            else [p for p in self._process_tree.list_contained() if process.is_alive(p)]
-        ):
+        while left := self._list_left_behind():
             if clock.monotonic() >= deadline:
                 break
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_HELPER_EXIT_SECONDS / 10):
-                    await self._changed.wait()
-            self._changed.clear()
+            await self._wait_changed(_HELPER_EXIT_SECONDS / 10)
         return [process.name(pid) for pid in left]
+
+    def _list_left_behind(self) -> list[int]:
+        if self._process_tree.is_finished():
+            return []
+        return [pid for pid in self._process_tree.list_contained() if process.is_alive(pid)]
 
     async def _wait_reaped(self) -> None:
         """Wait until the reaper has reported the exits, which takes a moment."""
@@ -406,15 +421,10 @@ class ProgramRun:
         stop = self._stop
         stopped = stop is not None and not stop.is_internal
         failed = any(end.failed for end in ends)
-        ports, task, container = (
-            self._run_context.ports,
-            self._run_context.context.task,
-            self._run_context.context.container,
-        )
+        ports, task, container = self._run_context.ports, self._task, self._container
         peak = self._memory_monitor.read_peak(self._read_own_largest_process())
-        killed = any(
-            signal.SIGKILL in (end.signum, (end.code or 0) - 128) for end in ends
-        )  # a shell exits with 128 + 9
+        # A shell exits with 128 + 9.
+        killed = any(signal.SIGKILL in (end.signum, (end.code or 0) - 128) for end in ends)
         blamed = ports.explain_bind_failure(tail) if failed else ""  # also if it was stopped, for the next session
         classified = classify_exit(
             ExitObservation(
@@ -436,7 +446,7 @@ class ProgramRun:
             reason=classified.reason,
             code=classified.end.code,
             signal=None if signum is None else process.format_signal(signum),
-            message=self._mask.hide_text(classified.message),
+            message=self.mask.hide_text(classified.message),
             peak_memory=peak,
             cpu_time=round(self._cpu, 6),
             duration=_compute_seconds_between(started_at, self.ended),

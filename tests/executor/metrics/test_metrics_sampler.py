@@ -1,4 +1,4 @@
-"""What an executor measures of a real program, and what that program tells."""
+"""What an executor measures of a real program; when samples are made, and where they go."""
 
 import asyncio
 import socket
@@ -26,8 +26,6 @@ from tony.model.metric_definitions import series_of
 from tony.protocol import executor_messages as msg
 from tony.protocol.executor_messages import Sample, Saved
 
-pytestmark = pytest.mark.slow
-
 #: Ends when the file `end` is there.
 _WAIT = "import os, time\nwhile not os.path.exists('end'): time.sleep(0.01)\n"
 
@@ -46,6 +44,7 @@ def end(master: Master, folder: Path) -> None:
     assert master.wait(msg.ProgramExited).status.ok
 
 
+@pytest.mark.slow
 def test_a_program_is_measured(master: Master, guest: Start, tmp_path: Path) -> None:
     """Every metric has its usual name; child processes are included, and rates come with the first sample."""
     burn = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
@@ -61,6 +60,7 @@ def test_a_program_is_measured(master: Master, guest: Start, tmp_path: Path) -> 
     end(master, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_program_reports_its_progress(master: Master, guest: Start, tmp_path: Path) -> None:
     """Step, total and its own numbers come with a sample; a checkpoint comes once, and with its time."""
     tell = "import tony\ntony.progress(3, 10, loss=0.5)\n"
