@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.config.legacy.jobs import write
 from tests.facts import mention_each, mentions
-from tony.cli.legacy_command_runner import copy_settings_file
+from tony.cli.commands.legacy_submit import copy_settings_file
 from tony.config.legacy.flags import Flags
 from tony.errors import ConfigError
 from tony.model.layout import Home

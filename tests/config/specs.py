@@ -120,6 +120,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
     )
 
 
+_counts = st.integers(0, 9)
 _codes = st.lists(st.integers(1, 255), max_size=3).map(tuple)
 _limits = st.none() | durations.filter(bool)
 _notify = st.just(Notify()) | st.builds(
@@ -165,7 +166,10 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         command=draw(st.none() | commands),
         kind=draw(st.sampled_from(RoleKind)),
         resources=Resources(
-            memory=draw(st.integers(MIB, 2**50)), vcores=draw(st.integers(1, 64)), gpus=draw(st.integers(0, 8))
+            memory=draw(st.integers(MIB, 2**50)),
+            vcores=draw(st.integers(1, 64)),
+            gpus=draw(st.integers(0, 8)),
+            others=draw(st.dictionaries(st.sampled_from(["yarn.io/fpga", "licence", "a.org/tape-drive"]), _counts)),
         ),
         env=draw(variables),
         python=draw(st.none() | pythons),
@@ -277,6 +281,7 @@ def _role(role: Role) -> dict[str, Any]:
         "memory": format_exact_size(role.resources.memory),
         "vcores": role.resources.vcores,
         "gpus": role.resources.gpus,
+        "resources": dict(role.resources.others),
         "after": after or None,
         "stop_on_failure": role.stop_on_failure,
         "restart": role.restart.value,

@@ -8,10 +8,11 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from click import Context
 
 import tony
 from tests.config.jobs import resolve
-from tony.cli.main import COMMANDS
+from tony.cli.main import COMMANDS, root
 from tony.config.legacy.keys import KEYS, VARIABLES
 from tony.config.table.settings_table import SETTINGS
 from tony.schedulers.registry import load, names, package_of
@@ -83,7 +84,8 @@ def test_commands_named_for_migration_exist() -> None:
     for line in lines:
         words = line.partition(" -- ")[0].split()[1:]
         assert words[0] in COMMANDS, line
-        command = import_module(f"tony.cli.commands.{words[0]}").command
+        command = root.get_command(Context(root), words[0])
+        assert command is not None
         options = {option for param in command.params for option in param.opts}
         assert {word for word in words[1:] if word.startswith("-")} <= options, line
 

@@ -73,6 +73,12 @@ COMMAND_GROUPS = {
     },
 }
 COMMANDS = {name: text for group in COMMAND_GROUPS.values() for name, text in group.items()}
+#: Command -> its module below `commands/`, if that has several.
+_SHARED_MODULES = {
+    **dict.fromkeys(("kill", "restart", "log-level"), "job_requests"),
+    **dict.fromkeys(("pin", "purge"), "history_retention"),
+    **dict.fromkeys(("cluster-submit", "local-submit", "notebook-submit"), "legacy_submit"),
+}
 #: Hidden names of commands that other schedulers use.
 ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
 #: Exit codes of Unix programs for SIGINT and SIGPIPE.
@@ -120,8 +126,9 @@ class Commands(CommandGroup):
         if name not in COMMANDS:
             return None
         others = [f"tony {each}" for each in (name, *ALIASES) if ALIASES.get(each, each) == name and each != typed]
-        module = import_module(f"tony.cli.commands.{name.replace('-', '_')}")
-        command = cast(click.Command, module.command)
+        word = name.replace("-", "_")
+        module = import_module(f"tony.cli.commands.{_SHARED_MODULES.get(name, word)}")
+        command = cast(click.Command, getattr(module, word if name in _SHARED_MODULES else "command"))
         command.context_class = FittingContext
         command.help = command.help or COMMANDS[name]  # -OO removes docstrings
         if others:

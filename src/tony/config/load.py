@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from tony.config.files.site_files import default_site_files
 from tony.config.files.site_policy import Site, check_finals, check_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.table.converted_settings import read
+from tony.config.table.settings_table import Key
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
 
@@ -80,7 +81,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     site_files: Iterable[Path] | None = None,
-    overrides_source: str = SOURCE,
+    overrides_source: str | Callable[[Key], str] = SOURCE,
     flags: Flags | None = None,
 ) -> Resolved:
     """Load a job from all its sources; later arguments are stronger.
@@ -94,7 +95,7 @@ def load(
         environ: for `TONY_SET_...`; that of the process by default.
         cwd: absolute base of relative paths outside files; the current folder by default.
         site_files: weakest first; `/etc/tony/tony.toml` and `~/.config/tony/tony.toml` by default.
-        overrides_source: the source reported for `overrides` and `assumed`.
+        overrides_source: the source reported for `overrides` and `assumed`, or for each of their values.
         flags: flags of LinkedIn TonY, which also name the settings file; instead of `job_file`.
 
     Raises:

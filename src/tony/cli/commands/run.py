@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -14,10 +12,9 @@ from click.shell_completion import CompletionItem
 
 from tony.cli.options import Count, TextType
 from tony.cli.submission import setting_options, submit_and_follow, submit_options
-from tony.config.files.call_settings import SOURCE
 from tony.config.files.overrides import parse_flag_value
 from tony.config.load import load
-from tony.errors import ConfigError
+from tony.config.table.settings_table import Key
 from tony.frameworks.registry import names
 
 #: The role of `-n`, and the role of a job without roles.
@@ -165,15 +162,8 @@ def command(
     }
     given = {key: value for key, value in overrides.items() if value is not None}
     assumed = {"name": _find_program_name(words)} | ({"source": "."} if source is None else {})
-    option = _SettingOptions(instances=instances is not None, role_texts=roles).find
-    try:
-        resolved = load(sets=sets, params=params, overrides=given, assumed=assumed)
-    except ConfigError as error:
-        raise ConfigError(
-            [replace(problem, source=_find_place(problem.key, problem.source, option)) for problem in error.problems]
-        ) from None
-    sources = {key: _find_place(key, source, option) or source for key, source in resolved.sources.items()}
-    resolved = replace(resolved, sources=sources)
+    options = _SettingOptions(instances=instances is not None, role_texts=roles)
+    resolved = load(sets=sets, params=params, overrides=given, assumed=assumed, overrides_source=options.find)
     return submit_and_follow(resolved, detach=detach, dry_run=dry_run, as_json=as_json, shows_outputs=True)
 
 
@@ -188,24 +178,19 @@ class _SettingOptions:
     def __init__(self, *, instances: bool, role_texts: tuple[str, ...]) -> None:
         self._instances = instances
         self._own = {
-            f"roles.{first.partition('=')[0].strip()}.{item.partition('=')[0].strip()}"
+            ("roles", first.partition("=")[0].strip(), item.partition("=")[0].strip())
             for first, *rest in (text.split(",") for text in role_texts)
             for item in rest
         }
 
-    def find(self, key: str) -> str:
-        """Return the option that set the setting `key`."""
-        first, *rest = key.split(".")
-        if first != "roles":
-            return _OPTIONS.get(first.partition("[")[0], "command line")
-        setting = rest[1] if len(rest) > 1 else ""
+    def find(self, key: Key) -> str:
+        """Return the option that set a setting."""
+        if key[0] != "roles":
+            return _OPTIONS.get(key[0], "command line")
+        setting = key[2] if len(key) > 2 else ""
         if setting in _ROLE_OPTIONS and key not in self._own:
             return f"--{setting.replace('_', '-')}"
-        return "-n" if self._instances and key == f"roles.{_WORKER_ROLE}.instances" else "--role"
-
-
-def _find_place(key: str, source: str | None, option: Callable[[str], str]) -> str | None:
-    return option(key) if source == SOURCE else source
+        return "-n" if self._instances and key == ("roles", _WORKER_ROLE, "instances") else "--role"
 
 
 def _parse_roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -6,26 +6,29 @@ Only the fields of a JobSpec that differ from their defaults count as set, so th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from tony.config.files.layers import Canonical, Layer, put
-from tony.config.table.settings_table import SETTINGS, Kind, Setting
+from tony.config.table.settings_table import SETTINGS, Key, Kind, Setting
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 
 #: Source of the values of a call.
 SOURCE = "argument"
 
 
-def from_call(given: Mapping[str, Any] | JobSpec, base: Path, source: str = SOURCE) -> Layer:
+def from_call(given: Mapping[str, Any] | JobSpec, base: Path, source: str | Callable[[Key], str] = SOURCE) -> Layer:
     """Return the layer of a Python call.
 
     A mapping may be nested or have dotted keys; its values may be paths, enum members, tuples, Roles.
+
+    Args:
+        source: the source of all values, or of each.
     """
     values = from_spec(given) if isinstance(given, JobSpec) else _table(given)
-    return Layer(values=values, where=lambda key: source, base=base)
+    return Layer(values=values, where=source if callable(source) else lambda key: source, base=base)
 
 
 def from_spec(spec: JobSpec, *, with_defaults: bool = False) -> dict[str, Any]:

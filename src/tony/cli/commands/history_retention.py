@@ -1,4 +1,4 @@
-"""`tony purge`."""
+"""`tony purge` and `tony pin`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tony.cli.options import Count, NumberType, home, json_option
+from tony.cli.options import Count, NumberType, home, job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
 from tony.control_characters import escape
 from tony.errors import TonyError, UserError, join_lines
+from tony.jobs.state_dir import get_user_name
+from tony.portal.histories import retention
 from tony.portal.histories.history_locations import is_own_location, open_location
 from tony.portal.histories.retention import RetentionRules, carry_out, plan
 from tony.units import format_count, format_size, parse_duration, parse_size
@@ -61,7 +63,7 @@ class _Quantity(NumberType):
 )
 @click.option("--apply", is_flag=True, help="Delete or move; without this, only list the jobs.")
 @json_option()
-def command(
+def purge(
     age: float | None,
     jobs: int | None,
     size: int | None,
@@ -161,3 +163,21 @@ def _build_json(found: RetentionPlan, removed: list[RemovedRecord] | None) -> di
         "damaged": found.damaged,
         "problems": dict(found.problems),
     }
+
+
+@click.command("pin")
+@job_argument
+@click.option("--undo", is_flag=True, help="Remove the protection.")
+@json_option("Print what was done as JSON.")
+def pin(job: str, undo: bool, as_json: bool) -> None:
+    """Protect JOB's history from `tony purge`, however old it is."""
+    place, name = job_id(job)
+    store = open_location(str(place.path), place, os.environ)
+    path = f"jobs/{name}"
+    changed = retention.unpin(store, path) if undo else retention.pin(store, path, get_user_name())
+    if as_json:
+        print_json({"job": name, "pinned": not undo, "changed": changed})
+    elif undo:
+        say(f"Unpinned {name}" if changed else f"{name} is not pinned")
+    else:
+        say(f"Pinned {name}" if changed else f"{name} is already pinned")
