@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
 from tony.errors import SchedulerError
 from tony.hadoop import ids
-from tony.hadoop.hdfs.file_system import SeekableReader
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLog, AggregatedLogs, find_places
+from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLogs, find_places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
 from tony.hadoop.wire.application_client import ApplicationReport, LogAggregationStatus
@@ -28,7 +27,8 @@ _AGGREGATION_SECONDS = 20.0
 _POLL_SECONDS = 0.25
 #: Seconds for the ResourceManager to report the aggregation status of an ended job.
 _REPORT_SECONDS = 1.0
-_PIECE = 1 << 20
+#: Bytes that are read from a node at once.
+_PIECE_BYTES = 1 << 20
 #: Final states of log aggregation.
 _FINAL_STATUSES = (LogAggregationStatus.SUCCEEDED, LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT)
 #: The only copy if nothing else remains.
@@ -42,12 +42,12 @@ class _ContainerFile:
     """One file of one container.
 
     Attributes:
-        open: returns a reader from an offset on; blocks.
+        read: yields the bytes from an offset on; blocks.
     """
 
     name: str
     length: int
-    open: Callable[[int], SeekableReader]
+    read: Callable[[int], Iterator[bytes]]
 
 
 class ContainerLogs:
@@ -154,9 +154,8 @@ class ContainerLogs:
             found = await to_thread(logs.find, self._application, owner)
             by_container: defaultdict[str, list[_ContainerFile]] = defaultdict(list)
             for log in found:
-                by_container[log.container].append(
-                    _ContainerFile(name=log.name, length=log.length, open=partial(_Aggregated, logs, log))
-                )
+                file = _ContainerFile(name=log.name, length=log.length, read=partial(logs.read, log))
+                by_container[log.container].append(file)
             for one in by_container.values():
                 await _pass_files(one, sink)
         return set(by_container)
@@ -205,16 +204,13 @@ class ContainerLogs:
             ) as web:
                 for container in left[:]:
                     try:
-                        found = await to_thread(web.list_files, container)
-                        await _pass_files(
-                            [
-                                _ContainerFile(
-                                    name=it.name, length=it.length, open=partial(web.open, container, it.name)
-                                )
-                                for it in found
-                            ],
-                            sink,
-                        )
+                        found = [
+                            _ContainerFile(
+                                name=it.name, length=it.length, read=partial(_read_from_node, web, container, it.name)
+                            )
+                            for it in await to_thread(web.list_files, container)
+                        ]
+                        await _pass_files(found, sink)
                     except NodeWebError as error:
                         problem = str(error)
                         continue
@@ -225,30 +221,10 @@ class ContainerLogs:
         return [f"{container}: {problem}" for container in left]
 
 
-class _Aggregated:
-    """An aggregated log file as a readable stream."""
-
-    def __init__(self, logs: AggregatedLogs, log: AggregatedLog, offset: int) -> None:
-        self._parts = logs.read(log, offset)
-        self._rest = b""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return at most `size` bytes, at least one until the end."""
-        if not self._rest:
-            self._rest = next(self._parts, b"")
-        part = self._rest if size < 0 else self._rest[:size]
-        self._rest = self._rest[len(part) :]
-        return part
-
-    def close(self) -> None:
-        """Stop reading."""
-        self._rest, self._parts = b"", iter(())
-
-    def __enter__(self) -> _Aggregated:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def _read_from_node(web: NodeWeb, container: str, name: str, offset: int) -> Iterator[bytes]:
+    with web.open(container, name, offset) as stream:
+        while part := stream.read(_PIECE_BYTES):
+            yield part
 
 
 async def _pass_files(found: Iterable[_ContainerFile], sink: LogSink) -> None:
@@ -271,10 +247,10 @@ async def _pass_files(found: Iterable[_ContainerFile], sink: LogSink) -> None:
 async def _copy(file: _ContainerFile, offset: int, sink: LogSink, name: str, start: int) -> None:
     if offset >= file.length:
         return
-    with await to_thread(file.open, offset) as stream:
-        while part := await to_thread(stream.read, _PIECE):
-            sink.put(name, start, start + offset, part)
-            offset += len(part)
+    parts = file.read(offset)
+    while part := await to_thread(next, parts, b""):
+        sink.put(name, start, start + offset, part)
+        offset += len(part)
 
 
 def _explain_no_logs(report: ApplicationReport | None, error: LogsNotFoundError) -> str:
