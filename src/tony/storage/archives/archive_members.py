@@ -19,7 +19,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import IO
 
@@ -65,15 +64,6 @@ _FOLLOW_LINKS = "Create it again with the targets of its links: `zip -r` without
 _MAX_TIME = 2**33
 
 
-class MemberKind(Enum):
-    """Kind of a member in the archive; a hard link becomes a file."""
-
-    FILE = "file"
-    FOLDER = "folder"
-    LINK = "link"
-    HARD_LINK = "hard link"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """One member of an archive, unchecked.
@@ -82,16 +72,18 @@ class Member:
         size: bytes of its content.
         mode: permission bits; set-user-id and the like are dropped.
         mtime: seconds since 1970.
-        target: a link's target, or the name of the member that a hard link repeats.
+        target: a link's target.
+        repeats: name of the member that a hard link, whose kind is FILE, repeats; None for any other.
         chunks: the content; read it before requesting the next member.
     """
 
     name: str
-    kind: MemberKind
+    kind: ManifestEntryKind
     size: int
     mode: int
     mtime: int
-    target: str
+    target: str = ""
+    repeats: str | None = None
     chunks: Callable[[], Iterator[bytes]]
 
 
@@ -118,7 +110,7 @@ class Guard:
         """
         path = self._clean(member.name, member.name)
         if not path:
-            if member.kind is MemberKind.FOLDER:
+            if member.kind is ManifestEntryKind.FOLDER:
                 return None
             raise self.build_refusal(member.name, "has no name of its own")
         self._admit_parents(path, member.name)
@@ -131,7 +123,7 @@ class Guard:
 
     def find_origin(self, member: Member) -> str:
         """Return the cleaned path of the member that a hard link repeats."""
-        return self._clean(member.target, member.name)
+        return self._clean(member.repeats or "", member.name)
 
     def finish(self) -> None:
         """Check the links, now that all are known.
@@ -154,17 +146,17 @@ class Guard:
         )
 
     def _kind_of(self, member: Member) -> ManifestEntryKind:
-        if member.kind is not MemberKind.HARD_LINK:
-            return ManifestEntryKind(member.kind.value)
+        if member.repeats is None:
+            return member.kind
         origin = self.kinds.get(self.find_origin(member))
         if origin is None or origin is ManifestEntryKind.FOLDER:
             raise self.build_refusal(
-                member.name, f"is a hard link to {escape_name(member.target)}, which is not an earlier file"
+                member.name, f"is a hard link to {escape_name(member.repeats)}, which is not an earlier file"
             )
         return origin
 
     def _find_target(self, member: Member) -> str:
-        if member.kind is MemberKind.HARD_LINK:
+        if member.repeats is not None:
             return self.links[self.find_origin(member)]
         if not member.target or "\0" in member.target:
             raise self.build_refusal(member.name, "is a link without a target")
@@ -245,28 +237,30 @@ def _read_tar(file: IO[bytes], kind: Format, name: str) -> Iterator[Member]:
 
 
 def _tar_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: str) -> Member:
-    if info.isreg():
-        kind = MemberKind.FILE
+    if info.isreg() or info.islnk():
+        kind = ManifestEntryKind.FILE
     elif info.isdir():
-        kind = MemberKind.FOLDER
+        kind = ManifestEntryKind.FOLDER
     elif info.issym():
-        kind = MemberKind.LINK
-    elif info.islnk():
-        kind = MemberKind.HARD_LINK
+        kind = ManifestEntryKind.LINK
     else:
-        raise ArchiveError(
-            f"the archive {archive} contains {escape_name(info.name)}, which is a device or pipe, not a file, folder "
-            "or "
-            "link. Create it again without it."
-        )
+        raise _build_special_error(info.name, archive)
     return Member(
         name=info.name,
         kind=kind,
         size=info.size,
         mode=info.mode & 0o777,
         mtime=_time(info.mtime),
-        target=info.linkname,
+        target=info.linkname if info.issym() else "",
+        repeats=info.linkname if info.islnk() else None,
         chunks=lambda: _chunks(tar.extractfile(info), info.size, archive),
+    )
+
+
+def _build_special_error(member: str, archive: str) -> ArchiveError:
+    return ArchiveError(
+        f"the archive {archive} contains {escape_name(member)}, which is a device or pipe, not a file, folder or "
+        "link. Create it again without it."
     )
 
 
@@ -290,17 +284,13 @@ def _read_zip(file: IO[bytes], name: str) -> Iterator[Member]:
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Member:
     # Unix permissions and type are in the upper half, if the archive was created on Unix.
     unix = info.external_attr >> 16
-    kind, mode, target = MemberKind.FILE, unix & 0o777 or 0o644, ""
+    kind, mode, target = ManifestEntryKind.FILE, unix & 0o777 or 0o644, ""
     if info.is_dir():
-        kind, mode = MemberKind.FOLDER, unix & 0o777 or 0o755
+        kind, mode = ManifestEntryKind.FOLDER, unix & 0o777 or 0o755
     elif stat.S_ISLNK(unix):
-        kind, target = MemberKind.LINK, _zip_target(archive, info, name)
+        kind, target = ManifestEntryKind.LINK, _zip_target(archive, info, name)
     elif stat.S_IFMT(unix) not in (0, stat.S_IFREG):
-        raise ArchiveError(
-            f"the archive {name} contains {escape_name(info.filename)}, which is a device or pipe, not a file, folder "
-            "or "
-            "link. Create it again without it."
-        )
+        raise _build_special_error(info.filename, name)
     return Member(
         name=info.filename,
         kind=kind,

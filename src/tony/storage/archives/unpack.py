@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony.storage.archives.archive_detection import Format
-from tony.storage.archives.archive_members import Guard, Member, MemberKind, read
+from tony.storage.archives.archive_members import Guard, Member, read
 from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
 
 _FOLDER_MODE = 0o755  # of folders that the archive does not mention
@@ -41,7 +41,7 @@ def check(archive: Path, kind: Format, name: str, *, outside_links: bool) -> Con
     guard = Guard(name, outside_links=outside_links)
     for member in read(archive, kind, name):
         guard.admit(member)
-        if member.kind is MemberKind.FILE:
+        if member.kind is ManifestEntryKind.FILE and member.repeats is None:
             for _ in member.chunks():
                 pass
     guard.finish()
@@ -78,15 +78,16 @@ class _Unpacker:
         if path is None:
             return
         self.make_parents(path)
+        if member.repeats is not None:
+            self.hard_link(member, path)
+            return
         match member.kind:
-            case MemberKind.FILE:
+            case ManifestEntryKind.FILE:
                 self.file(member, path)
-            case MemberKind.FOLDER:
+            case ManifestEntryKind.FOLDER:
                 self.folder(member, path)
-            case MemberKind.LINK:
+            case ManifestEntryKind.LINK:
                 self.link(path)
-            case MemberKind.HARD_LINK:
-                self.hard_link(member, path)
 
     def make_parents(self, path: str) -> None:
         parent = path.rpartition("/")[0]
