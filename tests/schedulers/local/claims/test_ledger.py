@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -333,101 +334,82 @@ def locked_file(path: Path, content: bytes) -> int:
     return descriptor
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_two_users() -> None:
-    """Another user's claim counts, is his by the file system's word, and his leftovers are left to him."""
+@contextmanager
+def another_user(act: Callable[[Path], str]) -> Iterator[tuple[ResourceLedger, int, str]]:
+    """A ledger of two users, the process of the other one, which does something in it, and what that says."""
     if os.geteuid() != 0:
         pytest.skip("only root can be two users")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o1777)
+    with tempfile.TemporaryDirectory() as name, closing(ResourceLedger(Path(name))) as ledger:
+        ledger.path.chmod(0o1777)
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            as_stranger(folder, writing)
+            try:
+                os.setgid(OTHER_USER)
+                os.setuid(OTHER_USER)
+                os.write(writing, act(ledger.path).encode())
+                os.close(writing)
+                signal.pause()
+            finally:
+                os._exit(1)
         os.close(writing)
-        mine = ResourceLedger(folder)
         try:
             with os.fdopen(reading) as told:
-                assert told.readline() == "granted ('a',)\n"
-            (seen,) = living(mine)
-            assert (seen.user, seen.devices) == (f"user {OTHER_USER}", ("a",))
+                yield ledger, child, told.read()
         finally:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            end(child)
+
+
+def end(child: int) -> None:
+    with suppress(ChildProcessError, ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_two_users() -> None:
+    """Another user's claim counts, is his by the file system's word, and his leftovers are left to him."""
+
+    def take_the_first_gpu(folder: Path) -> str:
+        os.umask(0o777)  # the strictest that there is
+        claim = build_claim(folder, 1, 1, Machine(memory=1, gpus=("a", "b")), "theirs")
+        return str(asyncio.run(claim.acquire(lambda reason: None)).devices)
+
+    with another_user(take_the_first_gpu) as (mine, child, said):
+        assert said == "('a',)"
+        (seen,) = living(mine)
+        assert (seen.user, seen.devices) == (f"user {OTHER_USER}", ("a",))
+        end(child)
         assert living(mine) == []
-        mine.close()
         # Even root leaves it to its owner, who removes it when he looks next.
-        assert [path.stat().st_uid for path in folder.iterdir()] == [OTHER_USER]
+        assert [path.stat().st_uid for path in mine.path.iterdir()] == [OTHER_USER]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_another_user_cannot_stop_all_jobs() -> None:
     """A claim over the machine's size does not count. A lock does; its holder is named, with what can be done."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can be two users")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o1777)
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            as_hostile_user(folder, writing)
-        os.close(writing)
-        mine = ResourceLedger(folder)
-        notices: list[str] = []
-        try:
-            with os.fdopen(reading) as told:
-                assert told.readline() == "ready\n"
-            asyncio.run(_wait_for_notice(mine, notices))
-        finally:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            mine.close()
-    expected = (
-        f"is locked by process {child} of user {OTHER_USER}; if it never unlocks it, set scheduler.local.ledger to"
-    )
-    assert expected in notices[0]
 
-
-async def _wait_for_notice(ledger: ResourceLedger, notices: list[str]) -> None:
-    (other,) = ledger.list_claims()
-    assert (other.memory, other.is_trusted) == (1 << 60, False)
-    assert isinstance(
-        decide(create_claim(job="job", job_name="name", memory=1, gpus=0), [other], Machine(memory=1)), Claim
-    )
-    claim = build_claim(ledger.path, 1, 0, Machine(memory=1))
-    waiting = asyncio.ensure_future(claim.acquire(notices.append))
-    await wait_until(lambda: notices)
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    claim.close()
-
-
-def as_hostile_user(folder: Path, writing: int) -> None:
-    """Another user claims more than there is, and locks the ledger for ever."""
-    try:
-        os.setgid(OTHER_USER)
-        os.setuid(OTHER_USER)
-        ticket = "00000000000000000001-1-aaaaaaaa"
-        hog = Claim(ticket=ticket, job="x", job_name="hog", memory=1 << 60, gpus=0, devices=())
-        locked_file(folder / f"{ticket}.claim", encode(hog))
+    def claim_all_and_lock(folder: Path) -> str:
+        hog = Claim(ticket="0-1-a", job="x", job_name="hog", memory=1 << 60, gpus=0, devices=())
+        locked_file(folder / f"{hog.ticket}.claim", encode(hog))
         fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX)
-        os.write(writing, b"ready\n")
-        signal.pause()
-    finally:
-        os._exit(1)
+        return "ready"
 
+    async def wait_for_notice(ledger: ResourceLedger) -> None:
+        claim = build_claim(ledger.path, 1, 0, Machine(memory=1))
+        waiting = asyncio.ensure_future(claim.acquire(notices.append))
+        await wait_until(lambda: notices)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        claim.close()
 
-def as_stranger(folder: Path, writing: int) -> None:
-    """Another user takes the first GPU, with the strictest umask there is."""
-    try:
-        os.setgid(OTHER_USER)
-        os.setuid(OTHER_USER)
-        os.umask(0o777)
-        claim = build_claim(folder, 1, 1, Machine(memory=1, gpus=("a", "b")), "theirs")
-        granted = asyncio.run(claim.acquire(lambda reason: None))
-        os.write(writing, f"granted {granted.devices}\n".encode())
-        signal.pause()
-    finally:
-        os._exit(1)
+    notices: list[str] = []
+    with another_user(claim_all_and_lock) as (mine, child, said):
+        assert said == "ready"
+        (other,) = mine.list_claims()
+        assert (other.memory, other.is_trusted) == (1 << 60, False)
+        wanted = create_claim(job="job", job_name="name", memory=1, gpus=0)
+        assert isinstance(decide(wanted, [other], Machine(memory=1)), Claim)
+        asyncio.run(wait_for_notice(mine))
+    owner = f"process {child} of user {OTHER_USER}"
+    assert f"is locked by {owner}; if it never unlocks it, set scheduler.local.ledger to" in notices[0]
