@@ -15,7 +15,7 @@ from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
 from tony.model.job_spec import JobSpec, Role
 from tony.model.placeholders import expand_variables
-from tony.model.staged_files import StagedRole
+from tony.model.staged_files import StagedJob
 from tony.schedulers.yarn.launch_contexts import (
     build_master_container,
     build_submission,
@@ -34,13 +34,15 @@ def docker(context: ContainerLaunchContext) -> dict[str, str]:
 
 
 def of_master(**settings: str) -> dict[str, str]:
-    return docker(build_master_container(YarnSettings(**settings), {}, TokenCredentials()))  # type: ignore[arg-type]
+    made = YarnSettings(**settings)  # type: ignore[arg-type]
+    return docker(build_master_container(record(staged=StagedJob()), made, {}, {}, TokenCredentials()))
 
 
 def of_task(role: Role, container_env: Mapping[str, str] | None = None, /, **settings: str) -> dict[str, str]:
     spec = JobSpec(roles={"worker": role}, container_env=container_env or {})
     made = YarnSettings(**settings)  # type: ignore[arg-type]
-    return docker(build_task_container(spec, "worker", made, {}, StagedRole(), {}, TokenCredentials()))
+    job = record(spec=spec, staged=StagedJob())
+    return docker(build_task_container(job, "worker", made, {}, {}, TokenCredentials()))
 
 
 def image(name: str, mounts: str = "") -> dict[str, str]:
@@ -65,7 +67,8 @@ def image(name: str, mounts: str = "") -> dict[str, str]:
 )
 def test_acls_of_a_container(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:
     """The job's viewers, unless the YARN settings say otherwise: users, a blank, groups."""
-    made = build_master_container(YarnSettings(**settings), {}, TokenCredentials(), spec=JobSpec(**people))
+    job = record(spec=JobSpec(**people), staged=StagedJob())
+    made = build_master_container(job, YarnSettings(**settings), {}, {}, TokenCredentials())
     assert {acl.access: acl.acl for acl in made.acls} == expected
 
 

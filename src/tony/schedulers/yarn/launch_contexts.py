@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from tony.hadoop.tokens import TokenCredentials, to_bytes
@@ -41,8 +40,6 @@ MIB = 1024**2
 GPU = "yarn.io/gpu"
 _TYPE_LENGTH = 20
 _DOCKER_IMAGE = "scheduler.yarn.docker_image"
-#: A job that grants access only to its owner.
-_PRIVATE_JOB = JobSpec()
 #: Characters that a shell interprets inside double quotes, unless they begin a variable.
 _SPECIAL = re.compile(rf'(?P<variable>{VARIABLE.pattern})|[\\"`$]', re.ASCII)
 #: Read by YARN itself, as they are sent; no shell interprets them.
@@ -116,72 +113,73 @@ def build_submission(
 
 
 def build_master_container(
+    record: JobRecord,
     settings: YarnSettings,
     programs: Mapping[str, Uploaded],
+    objects: Mapping[str, Uploaded],
     tokens: TokenCredentials,
-    staged: Mapping[str, StagedRole] = MappingProxyType({}),
-    objects: Mapping[str, Uploaded] = MappingProxyType({}),
-    variables: Mapping[str, str] = MappingProxyType({}),
-    sources: Mapping[str, str] = MappingProxyType({}),
-    spec: JobSpec = _PRIVATE_JOB,
 ) -> ContainerLaunchContext:
     """Build the launch context of the application master's container.
 
     Args:
-        spec: says who may view the application.
-        sources: `JobRecord.sources`.
-        variables: the job's `container_env`.
-        programs: `JobPayload.programs`.
-        staged: of each role; an environment among them may have the Python to use.
-        objects: `JobPayload.objects`.
+        programs: `JobPayload.programs_of_master`.
+        objects: `JobPayload.objects`; the environment of a role may have the Python to use.
     """
-    python = next(filter(None, (_environment_of(settings, role) for role in staged.values())), None)
+    python = next(filter(None, (_environment_of(settings, role) for role in record.staged.roles.values())), None)
     key = "scheduler.yarn.am_docker_image" if settings.am_docker_image else _DOCKER_IMAGE
-    docker = _build_docker_variables(
-        settings.am_docker_image or settings.docker_image, settings.docker_mounts, key, sources
-    )
-    python_resource = (_build_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
-    return ContainerLaunchContext(
-        local_resources=(*_list_archives(programs), *python_resource),
-        tokens=to_bytes(tokens),
-        environment=_build_environment(variables, settings, docker, python, sources),
-        commands=(_build_command(MASTER),),
-        acls=_build_acls(spec, settings),
+    image = settings.am_docker_image or settings.docker_image
+    docker = _build_docker_variables(image, settings.docker_mounts, key, record.sources)
+    staged = (python,) if python else ()
+    return _build_container(
+        MASTER, record, settings, programs, {each: objects[each] for each in staged}, tokens, docker, python
     )
 
 
 def build_task_container(
-    spec: JobSpec,
+    record: JobRecord,
     role: str,
     settings: YarnSettings,
     programs: Mapping[str, Uploaded],
-    staged: StagedRole,
     objects: Mapping[str, Uploaded],
     tokens: TokenCredentials,
-    sources: Mapping[str, str] = MappingProxyType({}),
 ) -> ContainerLaunchContext:
-    """Build the launch context of a task's container: its executor, with the staged objects as files."""
-    digests = dict.fromkeys(item.digest for item in staged.items)
-    own = spec.effective_roles[role]
+    """Build the launch context of a task's container: its executor, with the staged objects as files.
+
+    Args:
+        programs: `JobPayload.programs`.
+        objects: `JobPayload.objects`.
+    """
+    staged = record.staged.roles.get(role, StagedRole())
+    own = record.spec.effective_roles[role]
     key = f"roles.{role}.image" if own.image else _DOCKER_IMAGE
     mounts = read_role_settings(own).mounts or settings.docker_mounts
-    docker = _build_docker_variables(own.image or settings.docker_image, mounts, key, sources)
-    return ContainerLaunchContext(
-        local_resources=(
-            *_list_archives(programs),
-            *(_build_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
-        ),
-        tokens=to_bytes(tokens),
-        environment=_build_environment(
-            spec.container_env, settings, docker, _environment_of(settings, staged), sources
-        ),
-        commands=(_build_command(EXECUTOR),),
-        acls=_build_acls(spec, settings),
+    docker = _build_docker_variables(own.image or settings.docker_image, mounts, key, record.sources)
+    files = {item.digest: objects[item.digest] for item in staged.items}
+    return _build_container(
+        EXECUTOR, record, settings, programs, files, tokens, docker, _environment_of(settings, staged)
     )
 
 
-def _list_archives(programs: Mapping[str, Uploaded]) -> tuple[NamedLocalResource, ...]:
-    return tuple(_build_resource(name, archive, LocalResourceType.ARCHIVE) for name, archive in programs.items())
+def _build_container(
+    module: str,
+    record: JobRecord,
+    settings: YarnSettings,
+    programs: Mapping[str, Uploaded],
+    files: Mapping[str, Uploaded],
+    tokens: TokenCredentials,
+    docker: Mapping[str, str],
+    python: str | None,
+) -> ContainerLaunchContext:
+    return ContainerLaunchContext(
+        local_resources=(
+            *(_build_resource(name, archive, LocalResourceType.ARCHIVE) for name, archive in programs.items()),
+            *(_build_resource(digest, file, LocalResourceType.FILE) for digest, file in files.items()),
+        ),
+        tokens=to_bytes(tokens),
+        environment=_build_environment(record, settings, docker, python),
+        commands=(_build_command(module),),
+        acls=_build_acls(record.spec, settings),
+    )
 
 
 def _build_resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
@@ -208,14 +206,10 @@ def _environment_of(settings: YarnSettings, staged: StagedRole) -> str | None:
 
 
 def _build_environment(
-    given: Mapping[str, str],
-    settings: YarnSettings,
-    docker: Mapping[str, str],
-    python: str | None,
-    sources: Mapping[str, str],
+    record: JobRecord, settings: YarnSettings, docker: Mapping[str, str], python: str | None
 ) -> tuple[StringPair, ...]:
     """Return the container's variables. Readable with the job's logs: no secrets, no variables of user programs."""
-    variables = escape_for_shell(given)
+    variables = escape_for_shell(record.spec.container_env)
     variables["TONY_PYTHON_SETTING"] = PYTHON
     if python:
         variables["TONY_ENVIRONMENT"] = python
@@ -223,7 +217,7 @@ def _build_environment(
         variables["TONY_PYTHON"] = f"./{INTERPRETER}/bin/python3"
     elif settings.python and settings.python != ENVIRONMENT:
         variables["TONY_PYTHON"] = settings.python
-        place = sources.get(PYTHON)  # for the error message if there is no such interpreter
+        place = record.sources.get(PYTHON)  # for the error message if there is no such interpreter
         variables |= escape_for_shell({"TONY_PYTHON_PLACE": f", {place}"}) if place else {}
     variables |= docker
     return tuple(StringPair(key=key, value=value) for key, value in variables.items())

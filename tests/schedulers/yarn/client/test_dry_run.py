@@ -10,6 +10,7 @@ from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.yarn_records import Url
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
+from tony.model.staged_files import StagedJob
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.yarn.client.dry_run import render_dry_run
@@ -59,7 +60,8 @@ def test_as_written_down(name: str) -> None:
 def test_names_of_services_keep_their_letters() -> None:
     """A pair of NameNodes is known by the very letters of `dfs.nameservices`, unlike a host."""
     archive = Uploaded(url="hdfs://HDPProd/user/ann/x.zip", size=1, timestamp=1)
-    (resource,) = build_master_container(YarnSettings(), {"tony": archive}, TokenCredentials()).local_resources
+    job = record(staged=StagedJob())
+    (resource,) = build_master_container(job, YarnSettings(), {"tony": archive}, {}, TokenCredentials()).local_resources
     assert resource.value
     assert resource.value.resource == Url(scheme="hdfs", host="HDPProd", port=-1, file="/user/ann/x.zip")
 

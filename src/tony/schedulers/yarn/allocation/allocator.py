@@ -171,16 +171,8 @@ class YarnAllocator(ContainerAllocator):
         task = replace(task, gpus=count_gpus(record.spec.effective_roles[task.role].resources))
         launch = TaskLaunch(task=task, credentials=credentials, staged=staged)
         tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: encode_payload(launch)})
-        return build_task_container(
-            record.spec,
-            task.role,
-            self._attempt.settings,
-            payload.programs,
-            staged,
-            payload.objects,
-            tokens,
-            record.sources,
-        )
+        settings = self._attempt.settings
+        return build_task_container(record, task.role, settings, payload.programs, payload.objects, tokens)
 
     def release(self, container: str, timeout: float) -> None:
         if self._session:

@@ -8,7 +8,6 @@ from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
-from tony.model.staged_files import StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
@@ -36,14 +35,14 @@ def render_dry_run(record: JobRecord) -> Json:
     if record.framework_path:
         programs[PLUG_IN] = _PLUG_IN
     roles = record.spec.effective_roles
-    staged_roles = {name: record.staged.roles.get(name, StagedRole()) for name in roles}
-    objects = {digest: each for staged in staged_roles.values() for digest, each in _build_objects(staged).items()}
-    variables = record.spec.container_env
+    objects = {
+        item.digest: Uploaded(url=f"hdfs://staging/cache/{item.digest}", size=item.size, timestamp=0)
+        for staged in record.staged.roles.values()
+        for item in staged.items
+    }
     with_tags = find_placed(record.spec, settings)
     constraints = {name: build_constraint(record.spec, name, settings) for name in roles}
-    master = build_master_container(
-        settings, programs, TokenCredentials(), staged_roles, objects, variables, record.sources, record.spec
-    )
+    master = build_master_container(record, settings, programs, objects, TokenCredentials())
     return {
         "scheduler": "yarn",
         "application": _to_plain(build_submission(record, settings, ApplicationId(), master)),
@@ -56,28 +55,12 @@ def render_dry_run(record: JobRecord) -> Json:
                 "placement_tags": list(list_tags(name, role)) if name in with_tags else [],
                 "placement_constraint": _to_plain(constraint) if (constraint := constraints[name]) else None,
                 "launch": _to_plain(
-                    build_task_container(
-                        record.spec,
-                        name,
-                        settings,
-                        programs,
-                        staged_roles[name],
-                        _build_objects(staged_roles[name]),
-                        TokenCredentials(),
-                        record.sources,
-                    )
+                    build_task_container(record, name, settings, programs, objects, TokenCredentials())
                 ),
                 "program_environment": sorted(record.spec.env_of(name)),
             }
             for name, role in roles.items()
         },
-    }
-
-
-def _build_objects(staged: StagedRole) -> dict[str, Uploaded]:
-    return {
-        item.digest: Uploaded(url=f"hdfs://staging/cache/{item.digest}", size=item.size, timestamp=0)
-        for item in staged.items
     }
 
 

@@ -162,17 +162,7 @@ class YarnSubmitter(Submitter):
         tokens = TokenCredentials(
             tokens=fetched_tokens.tokens, secrets={**fetched_tokens.secrets, JOB: encode_payload(payload)}
         )
-        spec, roles = job.record.spec, job.record.staged.roles
-        container = build_master_container(
-            settings,
-            payload.programs_of_master,
-            tokens,
-            roles,
-            payload.objects,
-            spec.container_env,
-            job.record.sources,
-            spec,
-        )
+        container = build_master_container(job.record, settings, payload.programs_of_master, payload.objects, tokens)
         # The user's own tokens may be in use elsewhere after the job has ended.
         context = build_submission(
             job.record, settings, application, container, cancel_tokens=not cluster.logins.credentials.tokens
