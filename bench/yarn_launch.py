@@ -33,7 +33,7 @@ from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, Alloc
 from tony.hadoop.wire.yarn_records import ContainerId
 from tony.isolated_interpreter import command
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, encode_payload
+from tony.schedulers.yarn.launch_payload import JOB, RUNTIME, JobPayload, Uploaded, encode_payload
 from tony.testing.sample_jobs import build_prepared_job
 
 TITLE = "Two hundred containers on simulated nodes"
@@ -163,7 +163,7 @@ def _papers(
     return JobPayload(
         record=replace(job.record, submitted=clock.wall(), framework_module=frameworks.home_of("none")),
         credentials=make_credentials(tls=True),
-        runtime=Uploaded(url="hdfs://127.0.0.1:1/user/bench/cache/runtime.zip", size=1, timestamp=1),
+        archives={RUNTIME: Uploaded(url="hdfs://127.0.0.1:1/user/bench/cache/runtime.zip", size=1, timestamp=1)},
         objects={},
         configuration={
             "fs.defaultFS": "hdfs://127.0.0.1:1",

@@ -42,7 +42,7 @@ from tony.protocol.launch import AmCredentials, JobCredentials, TaskLaunch, Task
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.containers import ContainerEnv
-from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded, decode_payload
+from tony.schedulers.yarn.launch_payload import RUNTIME, JobPayload, Uploaded, decode_payload
 from tony.testing import allocator_bench, conformance, container_faults
 from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_two_roles
 
@@ -131,7 +131,7 @@ async def bench(
         payload = JobPayload(
             record=job.record,
             credentials=JobCredentials(am=build_credentials(), executors=build_credentials()),
-            runtime=runtime,
+            archives={RUNTIME: runtime},
             objects={},
             configuration=hadoop.collect_needed_settings(),
             folder=f"/tmp/{folder.parent.name}/{job.folder.job_id}",

@@ -32,7 +32,7 @@ from tony.schedulers.allocator_interface import AmAddresses
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.containers import ContainerEnv
-from tony.schedulers.yarn.launch_payload import TASK, JobPayload, decode_payload
+from tony.schedulers.yarn.launch_payload import RUNTIME, TASK, JobPayload, decode_payload
 from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_task_part, build_two_roles
 
 JOB = "application_1410901177871_0001"
@@ -151,7 +151,7 @@ class FakeCluster:
         return JobPayload(
             record=self.job.record,
             credentials=JobCredentials(am=build_credentials(), executors=build_credentials()),
-            runtime=uploaded("runtime.zip", public=True),
+            archives={RUNTIME: uploaded("runtime.zip", public=True)},
             objects={},
             configuration={
                 "fs.defaultFS": "hdfs://127.0.0.1:8020",

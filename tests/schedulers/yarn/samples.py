@@ -9,7 +9,7 @@ from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded
+from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, JobPayload, Uploaded
 
 SOURCE = StagedItem(digest="a" * 64, size=1234, name="src", placement=Placement.ROOT, suffix=".tar")
 DATA = StagedItem(digest="b" * 64, size=99, name="data.csv", placement=Placement.FILE)
@@ -76,12 +76,14 @@ def payload(job: JobRecord | None = None) -> JobPayload:
             am=AmCredentials(token="0" * 64, ca="CA", certificate="am", key="am's key"),
             executors=AmCredentials(token="0" * 64, ca="CA", certificate="ex", key="executors' key"),
         ),
-        runtime=uploaded("runtime.zip", public=True),
+        archives={
+            RUNTIME: uploaded("runtime.zip", public=True),
+            INTERPRETER: uploaded("python.tar.gz"),
+            PLUG_IN: uploaded("plug-in.zip"),
+        },
         objects={item.digest: uploaded(item.digest) for item in (SOURCE, DATA)},
         configuration={"fs.defaultFS": "hdfs://nn:8020"},
         folder="/user/ann/.tony/jobs/application_1700000000000_0007",
         user="ann",
-        interpreter=uploaded("python.tar.gz"),
-        plug_in=uploaded("plug-in.zip"),
         nodes={"node-1": "/rack"},
     )

@@ -1,10 +1,8 @@
 """What goes to a container beside its command comes out as it went in, and says nothing of itself by accident."""
 
-from dataclasses import replace
-
 import pytest
 
-from tests.schedulers.yarn.samples import SOURCE, payload, uploaded
+from tests.schedulers.yarn.samples import SOURCE, payload
 from tony.model.staged_files import StagedRole
 from tony.protocol.launch import TaskLaunch
 from tony.schedulers.yarn.launch_payload import JobPayload, decode_payload, encode_payload
@@ -41,13 +39,3 @@ def test_secrets_are_not_printed() -> None:
     assert secret.token not in shown
     assert "0" * 64 not in shown
     assert "key" not in repr(payload().credentials)
-
-
-def test_programs() -> None:
-    """What every container gets, by the folder that it becomes; what the job has none of is left out."""
-    assert payload().programs == {
-        "tony": uploaded("runtime.zip", public=True),
-        "tony-python": uploaded("python.tar.gz"),
-        "tony-framework": uploaded("plug-in.zip"),
-    }
-    assert list(replace(payload(), interpreter=None, plug_in=None).programs) == ["tony"]

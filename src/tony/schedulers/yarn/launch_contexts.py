@@ -115,14 +115,14 @@ def build_submission(
 def build_master_container(
     record: JobRecord,
     settings: YarnSettings,
-    programs: Mapping[str, Uploaded],
+    archives: Mapping[str, Uploaded],
     objects: Mapping[str, Uploaded],
     tokens: TokenCredentials,
 ) -> ContainerLaunchContext:
     """Build the launch context of the application master's container.
 
     Args:
-        programs: `JobPayload.programs_of_master`.
+        archives: `JobPayload.archives`, and its pages.
         objects: `JobPayload.objects`; the environment of a role may have the Python to use.
     """
     python = next(filter(None, (_environment_of(settings, role) for role in record.staged.roles.values())), None)
@@ -131,7 +131,7 @@ def build_master_container(
     docker = _build_docker_variables(image, settings.docker_mounts, key, record.sources)
     staged = (python,) if python else ()
     return _build_container(
-        MASTER, record, settings, programs, {each: objects[each] for each in staged}, tokens, docker, python
+        MASTER, record, settings, archives, {each: objects[each] for each in staged}, tokens, docker, python
     )
 
 
@@ -139,14 +139,14 @@ def build_task_container(
     record: JobRecord,
     role: str,
     settings: YarnSettings,
-    programs: Mapping[str, Uploaded],
+    archives: Mapping[str, Uploaded],
     objects: Mapping[str, Uploaded],
     tokens: TokenCredentials,
 ) -> ContainerLaunchContext:
     """Build the launch context of a task's container: its executor, with the staged objects as files.
 
     Args:
-        programs: `JobPayload.programs`.
+        archives: `JobPayload.archives`.
         objects: `JobPayload.objects`.
     """
     staged = record.staged.roles.get(role, StagedRole())
@@ -156,7 +156,7 @@ def build_task_container(
     docker = _build_docker_variables(own.image or settings.docker_image, mounts, key, record.sources)
     files = {item.digest: objects[item.digest] for item in staged.items}
     return _build_container(
-        EXECUTOR, record, settings, programs, files, tokens, docker, _environment_of(settings, staged)
+        EXECUTOR, record, settings, archives, files, tokens, docker, _environment_of(settings, staged)
     )
 
 
@@ -164,7 +164,7 @@ def _build_container(
     module: str,
     record: JobRecord,
     settings: YarnSettings,
-    programs: Mapping[str, Uploaded],
+    archives: Mapping[str, Uploaded],
     files: Mapping[str, Uploaded],
     tokens: TokenCredentials,
     docker: Mapping[str, str],
@@ -172,7 +172,7 @@ def _build_container(
 ) -> ContainerLaunchContext:
     return ContainerLaunchContext(
         local_resources=(
-            *(_build_resource(name, archive, LocalResourceType.ARCHIVE) for name, archive in programs.items()),
+            *(_build_resource(name, archive, LocalResourceType.ARCHIVE) for name, archive in archives.items()),
             *(_build_resource(digest, file, LocalResourceType.FILE) for digest, file in files.items()),
         ),
         tokens=to_bytes(tokens),

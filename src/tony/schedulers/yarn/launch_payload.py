@@ -54,14 +54,13 @@ class JobPayload:
     """The launch payload of the application master.
 
     Attributes:
-        runtime: tony's own archive.
+        archives: archives that every container extracts, by the folders that they become: RUNTIME; INTERPRETER, PLUG_IN
+            if the job has them.
+        pages: archive with the packages of the job's web pages, for the AM's container, if the submitter has them.
         objects: digest -> the staged object.
         configuration: Hadoop settings for tony's Hadoop clients, by their names.
         folder: path of the job's own folder in the cluster's file system.
         user: the submitter.
-        interpreter: archive of the submitter's own interpreter, if shipped.
-        plug_in: archive of the framework's plug-in, if it is not built in.
-        pages: archive with the packages of the job's web pages, if the submitter has them.
         nodes: host -> rack of nodes to request by name: that way containers are granted sooner.
         node_count: number of running nodes; 0 if unknown.
         suitable_nodes: role -> number of nodes that could run its tasks; roles that are missing are unknown.
@@ -69,28 +68,15 @@ class JobPayload:
 
     record: JobRecord
     credentials: JobCredentials = field(repr=False)
-    runtime: Uploaded
+    archives: Mapping[str, Uploaded]
     objects: Mapping[str, Uploaded]
     configuration: Mapping[str, str]
     folder: str
     user: str
-    interpreter: Uploaded | None = None
-    plug_in: Uploaded | None = None
     pages: Uploaded | None = None
     nodes: Mapping[str, str] = field(default_factory=dict)
     node_count: int = 0
     suitable_nodes: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def programs(self) -> dict[str, Uploaded]:
-        """Archives of every container of the job, by the folders that they become."""
-        all_ = {RUNTIME: self.runtime, INTERPRETER: self.interpreter, PLUG_IN: self.plug_in}
-        return {name: archive for name, archive in all_.items() if archive is not None}
-
-    @property
-    def programs_of_master(self) -> dict[str, Uploaded]:
-        """The same for the application master's container."""
-        return {**self.programs, **({PAGES: self.pages} if self.pages else {})}
 
 
 def encode_payload(payload: JobPayload | TaskLaunch) -> bytes:

@@ -12,6 +12,7 @@ from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import python_archive
 from tony.schedulers.yarn.client import artifacts as module
 from tony.schedulers.yarn.client.artifacts import build_artifacts
+from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.storage.cache.object_cache import Cache, Stored
 
@@ -34,8 +35,8 @@ def test_plain(cache: Cache) -> None:
         (SOURCE.digest, 1234, False, cache.find_object(SOURCE.digest)),
         (DATA.digest, 99, False, cache.find_object(DATA.digest)),
     ]
-    assert (needs.runtime, needs.interpreter, needs.plug_in) == ("c" * 64 + ".zip", "", "")
-    assert needs.objects == (SOURCE.digest, DATA.digest)
+    assert (list(needs.archives), needs.pages) == ([RUNTIME], None)
+    assert list(needs.objects) == [SOURCE.digest, DATA.digest]
 
 
 def test_everything(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +44,7 @@ def test_everything(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "store_plug_in", lambda *_: ADAPTER)
     needs = build_artifacts(record(), YarnSettings(python="own"), cache)
     assert [each.name for each in needs.uploads[:3]] == ["c" * 64 + ".zip", "d" * 64 + ".tar.gz", "e" * 64 + ".zip"]
-    assert (needs.interpreter, needs.plug_in) == (needs.uploads[1].name, needs.uploads[2].name)
+    assert list(needs.archives) == [RUNTIME, INTERPRETER, PLUG_IN]
     assert [each.public for each in needs.uploads] == [True, False, False, False, False]
 
 
@@ -56,7 +57,7 @@ def test_an_environment_that_runs_our_programs(cache: Cache) -> None:
         roles = record().spec.effective_roles
         return record(staged=StagedJob(roles={name: StagedRole(items=items) for name in roles}))
 
-    assert build_artifacts(job(packed), settings, cache).objects == (packed.digest,)
+    assert build_artifacts(job(packed), settings, cache).objects.keys() == {packed.digest}
     for items in ((), (replace(packed, suffix=".zip"),)):
         with pytest.raises(ConfigError, match=r"has no packed environment: set `python` to an archive of it, \.tar"):
             build_artifacts(job(*items), settings, cache)

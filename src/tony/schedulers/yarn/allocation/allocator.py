@@ -172,7 +172,7 @@ class YarnAllocator(ContainerAllocator):
         launch = TaskLaunch(task=task, credentials=credentials, staged=staged)
         tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: encode_payload(launch)})
         settings = self._attempt.settings
-        return build_task_container(record, task.role, settings, payload.programs, payload.objects, tokens)
+        return build_task_container(record, task.role, settings, payload.archives, payload.objects, tokens)
 
     def release(self, container: str, timeout: float) -> None:
         if self._session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tony.errors import ConfigError, Problem
@@ -12,26 +12,29 @@ from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.shipping.code_archives import store_pages, store_plug_in, store_runtime
 from tony.schedulers.yarn.client.cluster_cache import UploadRequest
-from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings
 from tony.storage.cache.object_cache import Cache, Stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifacts:
-    """Files to upload, and their names in the cluster's cache.
+    """Files to upload.
 
     Attributes:
-        interpreter, plug_in, pages: empty if the job needs none, or there are none here.
-        objects: digests of staged objects.
+        archives: see `JobPayload.archives`.
+        pages: None if the packages are not installed here.
+        objects: digest -> the staged object.
     """
 
-    uploads: tuple[UploadRequest, ...]
-    runtime: str
-    interpreter: str = ""
-    plug_in: str = ""
-    pages: str = ""
-    objects: tuple[str, ...] = ()
+    archives: Mapping[str, UploadRequest]
+    pages: UploadRequest | None
+    objects: Mapping[str, UploadRequest]
+
+    @property
+    def uploads(self) -> tuple[UploadRequest, ...]:
+        """All of them."""
+        return (*self.archives.values(), *((self.pages,) if self.pages else ()), *self.objects.values())
 
 
 def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> Artifacts:
@@ -42,34 +45,29 @@ def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> 
         StorageError: the file system refuses.
     """
 
-    def add_archive(stored: Stored, ending: str, *, public: bool = False) -> UploadRequest:
+    def request(stored: Stored, ending: str, *, public: bool = False) -> UploadRequest:
         name = f"{stored.digest}{ending}"
         return UploadRequest(path=cache.find_object(stored.digest), name=name, size=stored.size, public=public)
 
     if settings.python == ENVIRONMENT:
         _check_environment(record)
-    own = None
+    # Archives without a user's data may be shared by all users of a node.
+    archives = {RUNTIME: request(store_runtime(cache), ".zip", public=True)}
     if settings.python == OWN_PYTHON:
         from tony.schedulers.shipping.python_archive import store_interpreter  # late: it loads every compressor
 
-        own = add_archive(store_interpreter(cache, PYTHON), ".tar.gz")
-    # Archives without a user's data may be shared by all users of a node.
-    runtime = add_archive(store_runtime(cache), ".zip", public=True)
-    served = store_pages(cache)
-    pages = add_archive(served, ".zip", public=True) if served else None
-    shipped = store_plug_in(cache, record)
-    plug_in = add_archive(shipped, ".zip") if shipped else None
-    items = {item.digest: item for item in _iterate_items(record.staged) if item.in_place is None}
-    staged = [
-        UploadRequest(path=cache.find_object(digest), name=digest, size=item.size) for digest, item in items.items()
-    ]
+        archives[INTERPRETER] = request(store_interpreter(cache, PYTHON), ".tar.gz")
+    if plug_in := store_plug_in(cache, record):
+        archives[PLUG_IN] = request(plug_in, ".zip")
+    pages = store_pages(cache)
     return Artifacts(
-        uploads=(runtime, *(request for request in (own, plug_in, pages) if request), *staged),
-        runtime=runtime.name,
-        interpreter=own.name if own else "",
-        plug_in=plug_in.name if plug_in else "",
-        pages=pages.name if pages else "",
-        objects=tuple(items),
+        archives=archives,
+        pages=request(pages, ".zip", public=True) if pages else None,
+        objects={
+            item.digest: UploadRequest(path=cache.find_object(item.digest), name=item.digest, size=item.size)
+            for item in _iterate_items(record.staged)
+            if item.in_place is None
+        },
     )
 
 

@@ -29,11 +29,11 @@ _PLUG_IN = Uploaded(url=f"hdfs://staging/cache/{PLUG_IN}.zip", size=0, timestamp
 def render_dry_run(record: JobRecord) -> Json:
     """Return the submission context, and the resource request and launch context of each role's containers."""
     settings, _ = read_settings(record.spec.scheduler_settings)
-    programs = {RUNTIME: _RUNTIME}
+    archives = {RUNTIME: _RUNTIME}
     if settings.python == OWN_PYTHON:
-        programs[INTERPRETER] = _PYTHON
+        archives[INTERPRETER] = _PYTHON
     if record.framework_path:
-        programs[PLUG_IN] = _PLUG_IN
+        archives[PLUG_IN] = _PLUG_IN
     roles = record.spec.effective_roles
     objects = {
         item.digest: Uploaded(url=f"hdfs://staging/cache/{item.digest}", size=item.size, timestamp=0)
@@ -42,7 +42,7 @@ def render_dry_run(record: JobRecord) -> Json:
     }
     with_tags = find_placed(record.spec, settings)
     constraints = {name: build_constraint(record.spec, name, settings) for name in roles}
-    master = build_master_container(record, settings, programs, objects, TokenCredentials())
+    master = build_master_container(record, settings, archives, objects, TokenCredentials())
     return {
         "scheduler": "yarn",
         "application": _to_plain(build_submission(record, settings, ApplicationId(), master)),
@@ -55,7 +55,7 @@ def render_dry_run(record: JobRecord) -> Json:
                 "placement_tags": list(list_tags(name, role)) if name in with_tags else [],
                 "placement_constraint": _to_plain(constraint) if (constraint := constraints[name]) else None,
                 "launch": _to_plain(
-                    build_task_container(record, name, settings, programs, objects, TokenCredentials())
+                    build_task_container(record, name, settings, archives, objects, TokenCredentials())
                 ),
                 "program_environment": sorted(record.spec.env_of(name)),
             }

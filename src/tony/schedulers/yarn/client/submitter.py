@@ -47,7 +47,7 @@ from tony.schedulers.yarn.client.feasibility import count_suitable_nodes, find_n
 from tony.schedulers.yarn.client.placement_constraints import find_constraint_hints, find_unsatisfiable_constraints
 from tony.schedulers.yarn.cluster_clients import ClusterClients, find_cluster
 from tony.schedulers.yarn.launch_contexts import build_master_container, build_submission
-from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
+from tony.schedulers.yarn.launch_payload import JOB, PAGES, JobPayload, encode_payload
 from tony.schedulers.yarn.settings import YarnSettings, find_recorded_source, load_recorded_settings, read_settings
 from tony.storage.cache.object_cache import Cache
 
@@ -162,7 +162,8 @@ class YarnSubmitter(Submitter):
         tokens = TokenCredentials(
             tokens=fetched_tokens.tokens, secrets={**fetched_tokens.secrets, JOB: encode_payload(payload)}
         )
-        container = build_master_container(job.record, settings, payload.programs_of_master, payload.objects, tokens)
+        archives = {**payload.archives, **({PAGES: payload.pages} if payload.pages else {})}
+        container = build_master_container(job.record, settings, archives, payload.objects, tokens)
         # The user's own tokens may be in use elsewhere after the job has ended.
         context = build_submission(
             job.record, settings, application, container, cancel_tokens=not cluster.logins.credentials.tokens
@@ -187,10 +188,8 @@ class YarnSubmitter(Submitter):
         return JobPayload(
             record=job.record,
             credentials=credentials,
-            runtime=found[needs.runtime],
-            interpreter=found.get(needs.interpreter),
-            plug_in=found.get(needs.plug_in),
-            pages=found.get(needs.pages),
+            archives={folder: found[request.name] for folder, request in needs.archives.items()},
+            pages=found[needs.pages.name] if needs.pages else None,
             objects={**{digest: found[digest] for digest in needs.objects}, **collect_in_place(job.record.staged)},
             configuration=cluster.collect_needed_settings(),
             folder=f"{staging}/jobs/{job.record.job_id}",
