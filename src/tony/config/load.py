@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tony.config.checks.cross_checks import check
-from tony.config.checks.framework_rules import framework_errors, with_default_kinds
+from tony.config.checks.cross_checks import check, check_names
 from tony.config.checks.notes import (
     Note,
     default_kind_notes,
@@ -19,7 +18,7 @@ from tony.config.checks.notes import (
     find_unused_parameters,
     summarize_notes,
 )
-from tony.config.checks.unknown_names import check_names, check_plugin_names
+from tony.config.checks.plug_in_checks import check_plugin_names, framework_errors, with_default_kinds
 from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Branch, Layer, format_key, merge, quote

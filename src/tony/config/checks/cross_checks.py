@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tony.config.checks import start_order
 from tony.config.files import path_settings
-from tony.config.files.layers import quote
+from tony.config.files.layers import Branch, quote
 from tony.config.files.path_settings import find_same_names
 from tony.config.files.secret_references import webhook_error
 from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
@@ -23,7 +23,7 @@ from tony.config.value_conversion import ELASTIC_EXAMPLE, MAX_ARGUMENT
 from tony.model.job_spec import NOTICES, Command, JobSpec
 from tony.model.masking import is_reference
 from tony.model.placeholders import check as placeholder_errors
-from tony.model.placeholders import find_addressed_roles, find_misspelled_names
+from tony.model.placeholders import find_addressed_roles, find_misspelled_names, find_parameters
 from tony.model.setting_choices import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn
 
 if TYPE_CHECKING:
@@ -90,6 +90,31 @@ def check(spec: JobSpec, values: ValueTable) -> None:
     """Run every check, and record the errors in the table."""
     for rule in _RULES:
         rule(spec, values)
+
+
+def check_names(spec: JobSpec, values: ValueTable, file: Branch, given: Collection[str]) -> None:
+    """Report parameters that the job does not have, and new roles that resemble one of the job.
+
+    Args:
+        file: the settings of the job file and of site files.
+        given: parameters of `--param`.
+    """
+    declared = _names_below(file, "params")
+    known = {*declared, *find_parameters(text for _, text, _ in texts_with_placeholders(spec))}
+    for name in given:
+        if name not in known and name in spec.params:
+            hint = suggest_names(name, known, "write it as {params." + name + "} in a command or variable.")
+            values.add_error(("params", name), f"the job has no such parameter; {hint}")
+    roles = _names_below(file, "roles")
+    for name in values.roles:
+        like = None if name in roles or ("roles", name, "command") in values.found else find_closest_match(name, roles)
+        if like is not None:
+            values.add_error(("roles", name), f"unknown role; did you mean `{like}`? A new role needs its own command.")
+
+
+def _names_below(tree: Branch, table: str) -> Collection[str]:
+    branch = tree.children.get(table)
+    return branch.children.keys() if isinstance(branch, Branch) else ()
 
 
 def _name(spec: JobSpec, values: ValueTable) -> None:

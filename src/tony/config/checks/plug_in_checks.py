@@ -1,4 +1,4 @@
-"""Rules of the framework of a job: the kinds that it gives to roles, and the errors that its adapter finds."""
+"""The plug-ins of a job: whether its framework and scheduler exist, and the rules of the framework for its roles."""
 
 from __future__ import annotations
 
@@ -7,14 +7,44 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tony.config.files.layers import quote
+from tony.config.name_suggestions import format_known_names, suggest_names
 from tony.config.table.converted_settings import ValueTable
 from tony.errors import Problem
-from tony.frameworks.registry import home_of, load
+from tony.frameworks.registry import home_of, load, names
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import RestartScope, RoleKind
+from tony.schedulers import registry as schedulers
 
 if TYPE_CHECKING:
     from tony.frameworks.base import Framework
+
+
+def check_plugin_names(values: ValueTable) -> bool:
+    """Report an unknown framework or scheduler; return True if the framework is known."""
+    scheduler = values.value(("scheduler", "name"))
+    if (
+        scheduler is not None
+        and scheduler not in schedulers.list_built_in_names()
+        and scheduler not in schedulers.names()
+    ):
+        values.add_error(("scheduler", "name"), _describe_unknown("scheduler", scheduler, schedulers.names()))
+    framework = values.value(("framework",))
+    if framework is None or _has_framework(framework):
+        return True
+    values.add_error(("framework",), _describe_unknown("framework", framework, names()))
+    return False
+
+
+def _has_framework(name: str) -> bool:
+    try:
+        home_of(name)
+    except LookupError:
+        return False
+    return True
+
+
+def _describe_unknown(what: str, name: str, known: Sequence[str]) -> str:
+    return f"unknown {what}; {suggest_names(name, known, format_known_names(known))}"
 
 
 def with_default_kinds(spec: JobSpec, values: ValueTable) -> JobSpec:
