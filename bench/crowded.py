@@ -13,7 +13,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,14 +85,27 @@ def play(framework: str, tasks: int, steady: float) -> Crowded:
     Raises:
         CannotRunError: something of it failed; the text says what.
     """
+    with crowded_job(framework, tasks) as (_, master, crowd):
+        return _play(master, crowd, tasks, steady)
+
+
+@contextlib.contextmanager
+def crowded_job(
+    framework: str, tasks: int, *, restarts: int = 0
+) -> Iterator[tuple[JobFolder, subprocess.Popen[bytes], Sequence[Players]]]:
+    """Start the application master of a job, and executors for the containers that it has got.
+
+    Raises:
+        CannotRunError: something of it failed; the text ends with what the application master said.
+    """
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
-        folder, credentials = submitted(Path(home), framework, tasks)
+        folder, credentials = submitted(Path(home), framework, tasks, restarts=restarts)
         with running_master(folder) as master:
             try:
                 address = address_of(folder, master)
                 asyncio.run(until_granted(address, credentials, tasks))
                 with players(address, credentials, tasks) as crowd:
-                    return _play(master, crowd, tasks, steady)
+                    yield folder, master, crowd
             except (CannotRunError, OSError) as error:
                 raise CannotRunError(
                     f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}"
@@ -288,7 +300,3 @@ def wait_for_all(crowd: Sequence[Players], what: str, *, order: str = "") -> lis
     for each in crowd if order else ():
         each.tell(order)
     return [each.moment(what) for each in crowd]
-
-
-if __name__ == "__main__":
-    print(play(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))

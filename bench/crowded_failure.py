@@ -13,26 +13,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from bench.crowded import (
-    REST,
-    TIMEOUT_SECONDS,
-    Players,
-    Watch,
-    address_of,
-    cpu_at_end,
-    players,
-    running_master,
-    submitted,
-    until_granted,
-    wait_for_all,
-)
+from bench.crowded import REST, TIMEOUT_SECONDS, Players, Watch, cpu_at_end, crowded_job, wait_for_all
 from bench.harness import CannotRunError
 from tests.support.executor_load import container_of
 from tony.am.recovery import recover_state
@@ -76,21 +61,11 @@ def play(framework: str, tasks: int) -> Survived:
     Raises:
         CannotRunError: something of it failed; the text says what.
     """
-    with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
-        folder, credentials = submitted(Path(home), framework, tasks, restarts=1)
-        with running_master(folder) as master:
-            try:
-                address = address_of(folder, master)
-                asyncio.run(until_granted(address, credentials, tasks))
-                with players(address, credentials, tasks) as crowd:
-                    return _play(master, folder, crowd, tasks)
-            except (CannotRunError, OSError) as error:
-                raise CannotRunError(
-                    f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}"
-                ) from error
+    with crowded_job(framework, tasks, restarts=1) as (folder, master, crowd):
+        return _play(folder, master, crowd, tasks)
 
 
-def _play(master: subprocess.Popen[bytes], folder: JobFolder, crowd: Sequence[Players], tasks: int) -> Survived:
+def _play(folder: JobFolder, master: subprocess.Popen[bytes], crowd: Sequence[Players], tasks: int) -> Survived:
     record = from_plain(JobRecord, json.loads(folder.secret_job.read_text()))
     wait_for_all(crowd, "joined", order="join")
     wait_for_all(crowd, "told", order="register")
@@ -150,7 +125,3 @@ def _replace(folder: JobFolder, crowd: Sequence[Players], tasks: int, count: int
 def _player_of(index: int, tasks: int, parts: int) -> int:
     """Which process simulates a task; as `crowded.players` divides them."""
     return next(number for number in range(parts) if index < tasks * (number + 1) // parts)
-
-
-if __name__ == "__main__":
-    print(play(sys.argv[1], int(sys.argv[2])))
