@@ -5,21 +5,17 @@ from __future__ import annotations
 import csv
 import hashlib
 import hmac
-import http.server
 import io
 import json
 import os
 import pty
 import select
 import subprocess
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.lab import TONY, Lab, until
+from tests.support.http_servers import webhook
 
 JOB = """
 command = "exec python3 train.py"
@@ -49,81 +45,55 @@ if os.environ["SESSION_ID"] == "1" and os.environ["TASK_INDEX"] == "1":
 """
 
 
-class Hook(http.server.BaseHTTPRequestHandler):
-    """Takes notices."""
-
-    def do_POST(self) -> None:
-        """The first one is refused for now."""
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        got: list[Any] = self.server.got  # type: ignore[attr-defined]
-        got.append((dict(self.headers), body))
-        self.send_response(503 if len(got) == 1 else 200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
-@pytest.fixture
-def hook() -> Iterator[http.server.ThreadingHTTPServer]:
-    """A server of this machine for notices."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    server.got = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def test_a_job_from_a_terminal(lab: Lab, hook: http.server.ThreadingHTTPServer) -> None:
+def test_a_job_from_a_terminal(lab: Lab) -> None:
     """top, timeline and metrics while it runs and when it has ended, compare, open, and what the webhook was told."""
-    gate, key = lab.root / "gate", lab.file("key", "k3y\n")
-    lab.env["GATE"] = str(gate)
-    lab.env["HOOK"] = f"http://127.0.0.1:{hook.server_port}/T0/XYZZY"
-    file = lab.job_file(JOB.format(key=key), {"train.py": PROGRAM})
-    job = lab.detach(file)
-    lab.wait(job, "running")
+    with webhook(503) as (url, notices):  # the first notice is refused for now
+        gate, key = lab.root / "gate", lab.file("key", "k3y\n")
+        lab.env["GATE"] = str(gate)
+        lab.env["HOOK"] = f"{url}/T0/XYZZY"
+        file = lab.job_file(JOB.format(key=key), {"train.py": PROGRAM})
+        job = lab.detach(file)
+        lab.wait(job, "running")
 
-    def running() -> list[dict[str, Any]]:
-        tasks: list[dict[str, Any]] = json.loads(lab.tony("top", job, "--json").stdout)["tasks"]
-        return tasks if all(task["step"] == 20 and task["rss"] for task in tasks) else []
+        def running() -> list[dict[str, Any]]:
+            tasks: list[dict[str, Any]] = json.loads(lab.tony("top", job, "--json").stdout)["tasks"]
+            return tasks if all(task["step"] == 20 and task["rss"] for task in tasks) else []
 
-    for task in until(running, "both tasks tell of their step"):
-        assert (task["total"], task["memory"]) == (100, 128 * 2**20)
-    screen = on_a_terminal(lab, job)
-    assert "20/100" in screen
-    assert "sorted by cpu" in screen
-    assert "running" in lab.tony("timeline", job).stdout
-    gate.touch()
-    assert lab.wait(job)["state"] == "succeeded"
+        for task in until(running, "both tasks tell of their step"):
+            assert (task["total"], task["memory"]) == (100, 128 * 2**20)
+        screen = on_a_terminal(lab, job)
+        assert "20/100" in screen
+        assert "sorted by cpu" in screen
+        assert "running" in lab.tony("timeline", job).stdout
+        gate.touch()
+        assert lab.wait(job)["state"] == "succeeded"
 
-    picture = lab.tony("timeline", job, "--ascii").stdout
-    assert "|1" in picture
-    assert "R" in picture
-    assert "restart" in picture
-    assert "checkpoints" in picture
-    lines = list(csv.DictReader(io.StringIO(lab.tony("metrics", job, "--csv", "--series", "step,user.loss").stdout)))
-    assert {(line["task"], line["series"]) for line in lines} == {
-        (f"worker:{n}", name) for n in range(2) for name in ("step", "user.loss")
-    }
-    assert "worker:0  rss" in lab.tony("metrics", job).stdout
-    said = json.loads(lab.tony("compare", job, job, "--json").stdout)
-    assert (said["a"]["restarts"], said["settings"], said["a"]["state"]) == (1, [], "succeeded")
+        picture = lab.tony("timeline", job, "--ascii").stdout
+        assert "|1" in picture
+        assert "R" in picture
+        assert "restart" in picture
+        assert "checkpoints" in picture
+        lines = list(
+            csv.DictReader(io.StringIO(lab.tony("metrics", job, "--csv", "--series", "step,user.loss").stdout))
+        )
+        assert {(line["task"], line["series"]) for line in lines} == {
+            (f"worker:{n}", name) for n in range(2) for name in ("step", "user.loss")
+        }
+        assert "worker:0  rss" in lab.tony("metrics", job).stdout
+        said = json.loads(lab.tony("compare", job, job, "--json").stdout)
+        assert (said["a"]["restarts"], said["settings"], said["a"]["state"]) == (1, [], "succeeded")
 
-    got = until(lambda: len(hook.got) >= 4 and hook.got, "three notices, one of them twice")  # type: ignore[attr-defined]
-    assert [json.loads(body)["event"] for _, body in got] == ["started", "started", "restarted", "succeeded"]
-    assert json.loads(got[-1][1])["job"]["restarts"]["charged"] == 1
-    for headers, body in got:
-        signed = headers["X-Tony-Timestamp"].encode() + b"." + body
-        assert headers["X-Tony-Signature"] == f"sha256={hmac.new(b'k3y', signed, hashlib.sha256).hexdigest()}"
-    folder = lab.home / "jobs" / job
-    until(lambda: "was notified that the job succeeded" in (folder / "am.log").read_text(), "the log says so")
-    for path in folder.rglob("*"):
-        assert not path.is_file() or b"XYZZY" not in path.read_bytes(), path
-    shows_its_page(lab, job)
+        got = until(lambda: len(notices) >= 4 and notices, "three notices, one of them twice")
+        assert [json.loads(body)["event"] for _, body in got] == ["started", "started", "restarted", "succeeded"]
+        assert json.loads(got[-1][1])["job"]["restarts"]["charged"] == 1
+        for headers, body in got:
+            signed = headers["X-Tony-Timestamp"].encode() + b"." + body
+            assert headers["X-Tony-Signature"] == f"sha256={hmac.new(b'k3y', signed, hashlib.sha256).hexdigest()}"
+        folder = lab.home / "jobs" / job
+        until(lambda: "was notified that the job succeeded" in (folder / "am.log").read_text(), "the log says so")
+        for path in folder.rglob("*"):
+            assert not path.is_file() or b"XYZZY" not in path.read_bytes(), path
+        shows_its_page(lab, job)
 
 
 def shows_its_page(lab: Lab, job: str) -> None:

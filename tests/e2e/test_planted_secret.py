@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import http.server
 import json
 import re
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -19,6 +17,7 @@ import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.test_tensorboard import portal_of
+from tests.support.http_servers import webhook
 from tony.web.api.server import OPERATIONS
 
 pytestmark = pytest.mark.e2e
@@ -96,7 +95,7 @@ def test_a_planted_secret_is_shown_nowhere(lab: Lab) -> None:
     eyes = lab.tony("portal", "token", "--user", "vic", "--json", env={"TONY_HOME": str(other)}).stdout
     own_token, other_token = json.loads(vic)["token"], json.loads(eyes)["token"]
     with ExitStack() as stack:
-        address, bodies = stack.enter_context(webhook())
+        address, notices = stack.enter_context(webhook())
         file = lab.job_file(JOB.replace("WEBHOOK", address))
         for words in (("submit", "--dry-run"), ("validate", "--resolved")):
             done = lab.tony(words[0], file, *words[1:])
@@ -117,8 +116,8 @@ def test_a_planted_secret_is_shown_nowhere(lab: Lab) -> None:
         crawl(stack.enter_context(portal_of(lab)), job, own_token)
         crawl(seconds, job, other_token)
         assert_files(lab, job)
-        until(lambda: any("failed" in body for body in bodies), "the notice of the failure")
-        assert_absent("webhook", "\n".join(bodies))
+        until(lambda: any(b"failed" in body for _, body in notices), "the notice of the failure")
+        assert_absent("webhook", b"\n".join(body for _, body in notices).decode())
 
 
 def assert_absent(where: str, text: str) -> None:
@@ -158,30 +157,6 @@ def elsewhere(lab: Lab, home: Path) -> Iterator[str]:
             yield base
     finally:
         lab.env["TONY_HOME"] = before
-
-
-@contextmanager
-def webhook() -> Iterator[tuple[str, list[str]]]:
-    """An address that takes notices, and what was sent there."""
-    bodies: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            return
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/hook", bodies
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 # --- every page and every operation -----------------------------------------------------------------------------------

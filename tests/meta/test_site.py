@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,6 +16,7 @@ pytest.importorskip("playwright", reason="needs Playwright, which is not in this
 from playwright.sync_api import expect
 
 from tests.e2e.browsers import browsing, chromium
+from tests.support.http_servers import LocalServer, QuietHandler
 
 ROOT = Path(__file__).parents[2]
 #: One page of each kind: the README, a guide, a generated table, a list, a page of an example.
@@ -25,9 +25,9 @@ PAGES = ("index", "yarn", "settings", "decisions/index", "examples/digits/index"
 pytestmark = pytest.mark.slow
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Print nothing."""
+class _Handler(QuietHandler, SimpleHTTPRequestHandler):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, directory=str(ROOT / "site"))
 
 
 @pytest.fixture
@@ -36,11 +36,8 @@ def address() -> Iterator[str]:
     if chromium() is None:
         pytest.skip("there is no Chromium on PATH")
     subprocess.run([ROOT / "scripts" / "site"], check=True)
-    handler = partial(_Quiet, directory=str(ROOT / "site"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
+    with LocalServer(_Handler) as server:
+        yield f"http://{server.host_and_port}/"
 
 
 def test_pages_pictures_and_search_load_nothing_from_other_hosts(address: str) -> None:

@@ -6,12 +6,12 @@ The responses were recorded from Hadoop 3.4.2.
 from __future__ import annotations
 
 import json
-import sys
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.support.http_servers import LocalServer, QuietHandler
 
 _UNKNOWN = (
     "java.lang.Exception: Unknown container. Container either has not started or has already completed or doesn't"
@@ -38,44 +38,31 @@ class FakeNodeWeb:
         self.before: Callable[[], None] = lambda: None
         self.queries: list[dict[str, list[str]]] = []
         self.cut: int | None = None
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(_Handler)
         self._server.node = self
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
         """The URL of the web interface."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{self._server.host_and_port}"
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._server.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.__exit__(None, None, None)
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(LocalServer):
     node: FakeNodeWeb
-    daemon_threads = True
-    block_on_close = False
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore disconnected clients; report any other error."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
     timeout = 30
     disable_nagle_algorithm = True
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
 
     def do_GET(self) -> None:
         node = self.server.node

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import json
 import ssl
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from tests.support.http_servers import LocalServer, QuietHandler
 
 _ROOT = "/webhdfs/v1"
 #: Entries of a partial listing; few, so that listings have several parts.
@@ -98,7 +99,7 @@ class FakeWebHdfs:
         self._troubles: dict[str, deque[Trouble]] = {}
         self._before: dict[str, Callable[[str], object]] = {}
         self.lock = threading.RLock()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(_Handler)
         self._server.cluster = self
         self._scheme = "http"
         if certificate is not None:
@@ -106,12 +107,11 @@ class FakeWebHdfs:
             context.load_cert_chain(certificate)
             self._server.socket = context.wrap_socket(self._server.socket, True, do_handshake_on_connect=False)
             self._scheme = "https"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def port(self) -> int:
         """The port of both daemons."""
-        return int(self._server.server_address[1])
+        return self._server.server_port
 
     @property
     def url(self) -> str:
@@ -147,24 +147,15 @@ class FakeWebHdfs:
             return waiting.popleft()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._server.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.__exit__(None, None, None)
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(LocalServer):
     cluster: FakeWebHdfs
-    daemon_threads = True
-    block_on_close = False
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore disconnected clients; report any other error."""
-        if not isinstance(sys.exception(), ConnectionError | ssl.SSLError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _RefusedError(Exception):
@@ -177,7 +168,7 @@ def _missing(path: str) -> _RefusedError:
     return _RefusedError("java.io.FileNotFoundException", f"File does not exist: {path}", 404)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
     timeout = 30
@@ -187,9 +178,6 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         with self.server.cluster.lock:
             self.server.cluster.connections += 1
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
 
     def do_GET(self) -> None:
         self._any()
