@@ -11,9 +11,8 @@ import logging
 import os
 from collections.abc import Mapping
 
-from tony.executor.program.captured_command import run_captured
 from tony.executor.program.program_environment import MARKER, LaunchFailedError, select_container_env
-from tony.executor.program.spawn import Reaper
+from tony.executor.program.spawn import Reaper, run_captured
 from tony.protocol.launch import ContainerPart, TaskPart
 
 log = logging.getLogger(__name__)

@@ -1,8 +1,9 @@
-"""Fork and exec of one process of a user program, and the execute bits of the files it runs."""
+"""Starts processes: those of a user program, and commands whose output is captured. Waits for them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import re
@@ -10,11 +11,24 @@ import signal
 import stat
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from resource import struct_rusage
 
 from tony.executor.program.program_environment import LaunchFailedError, check_sizes
 from tony.linux import cgroup, oom_score, os_errors, process
+
+#: The first word of each command in a line: at its beginning, behind a separator, in backticks or `$(...)`.
+_FIRST_WORDS = re.compile(r"(?:^|[`;&|(\n])\s*([^\s`;&|()<>\"']+)")
+#: Characters of a program's name that are shown.
+_MAX_NAME_CHARACTERS = 200
+#: Bytes that the kernel reads of a file's first line (linux/binfmts.h).
+_FIRST_LINE_BYTES = 256
+#: Bytes of the output that are kept.
+_MAX_OUTPUT_BYTES = 1 << 20
+#: Characters of standard error that are kept.
+_MAX_ERROR_CHARACTERS = 500
+#: Called with the wait status and the resource usage of a process (and of the children it waited for).
+Ended = Callable[[int, struct_rusage], None]
 
 
 def spawn(
@@ -42,18 +56,29 @@ def spawn(
 
     try:
         with oom_score.get_own_score().children(oom_score.OomScoreOffset.PROGRAM):
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=folder,
-                env=env,
-                start_new_session=True,
-                preexec_fn=prepare,
-            )
+            return _start(argv, env, folder, stdout, stderr, prepare)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise LaunchFailedError(describe_spawn_error(argv[0], error, folder, env.get("PATH", os.defpath))) from error
+
+
+def _start(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    folder: str,
+    stdout: int,
+    stderr: int,
+    prepare: Callable[[], None] | None = None,
+) -> int:
+    child = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=folder,
+        env=env,
+        start_new_session=True,
+        preexec_fn=prepare,
+    )
     child.returncode = 0  # the reaper waits for it, not this object
     return child.pid
 
@@ -66,10 +91,6 @@ def _check_folder(folder: str, groups: Sequence[str]) -> None:
     for group in groups:
         if not os.access(f"{group}/cgroup.procs", os.W_OK):
             raise LaunchFailedError(f"the control group {group} does not exist or is not writable")
-
-
-#: Called with the wait status and the resource usage of a process (and of the children it waited for).
-Ended = Callable[[int, struct_rusage], None]
 
 
 class Reaper:
@@ -105,10 +126,6 @@ class Reaper:
             self._watched.pop(pid, self._on_other_exit)(status, usage)
 
 
-#: The first word of each command in a line: at its beginning, behind a separator, in backticks or `$(...)`.
-_FIRST_WORDS = re.compile(r"(?:^|[`;&|(\n])\s*([^\s`;&|()<>\"']+)")
-
-
 def make_executable(command: str, folder: str) -> None:
     """Give the files that a command line runs the execute bits that go with their read bits.
 
@@ -125,18 +142,12 @@ def make_executable(command: str, folder: str) -> None:
 
 
 def _set_bits(word: str, folder: str) -> None:
-    with suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):
         root = os.path.realpath(folder)
         place = os.path.realpath(os.path.join(root, word))
         mode = os.stat(place).st_mode
         if place.startswith(f"{root}/") and stat.S_ISREG(mode) and not os.access(place, os.X_OK):
             os.chmod(place, stat.S_IMODE(mode) | (mode & 0o444) >> 2)
-
-
-#: Characters of a program's name that are shown.
-_MAX_NAME_CHARACTERS = 200
-#: Bytes that the kernel reads of a file's first line (linux/binfmts.h).
-_FIRST_LINE_BYTES = 256
 
 
 def describe_spawn_error(program: str, error: Exception, folder: str, path: str) -> str:
@@ -209,3 +220,76 @@ def _explain_permission(place: str, interpreter: str | None) -> str:
     if interpreter:
         return f"permission denied; check the permissions of {interpreter.split()[0]}, named in its #! line"
     return "permission denied; check whether the file system is mounted noexec"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    """The output of a command and its exit status; negative: killed by that signal."""
+
+    status: int
+    out: str
+    err: str
+
+
+async def run_captured(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    folder: str,
+    reaper: Reaper,
+    timeout: float,
+    on_start: Callable[[int], None] = lambda pid: None,
+) -> CommandOutput:
+    """Run a command until it exits.
+
+    Args:
+        timeout: seconds that it may take.
+        on_start: called with its pid.
+
+    Raises:
+        LaunchFailedError: it cannot be started.
+        TimeoutError: it took too long and was killed.
+    """
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    (out, out_writing), (err, err_writing) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    try:
+        # No Python code may run between fork and exec: locks that other threads hold stay locked in the child.
+        pid = _start(argv, environment, folder, out_writing, err_writing)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        os.close(out)
+        os.close(err)
+        raise LaunchFailedError(f"{argv[0]} cannot be started: {error}") from error
+    finally:
+        os.close(out_writing)
+        os.close(err_writing)
+
+    def on_exit(status: int, usage: object) -> None:
+        if not ended.done():
+            ended.set_result(status)
+
+    on_start(pid)
+    reaper.watch(pid, on_exit)
+    try:
+        async with asyncio.timeout(timeout), asyncio.TaskGroup() as group:
+            texts = [group.create_task(_read_text(reading)) for reading in (out, err)]
+            status = await ended
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        raise
+    error_text = " ".join(texts[1].result().split())[-_MAX_ERROR_CHARACTERS:]
+    return CommandOutput(os.waitstatus_to_exitcode(status), texts[0].result(), error_text)
+
+
+async def _read_text(reading: int) -> str:
+    """Read a pipe to its end; return the first part."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", 0)
+    )
+    data = bytearray()
+    try:
+        while piece := await reader.read(1 << 16):
+            data += piece[: _MAX_OUTPUT_BYTES - len(data)]
+    finally:
+        transport.close()
+    return data.decode(errors="replace")

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tony import clock
-from tony.executor.program.captured_command import run_captured
 from tony.executor.program.program_environment import MARKER, STACKS_SIGNAL, LaunchFailedError
-from tony.executor.program.spawn import Reaper
+from tony.executor.program.spawn import Reaper, run_captured
 from tony.linux import process
 from tony.linux.files import is_changed_by_root_only
 from tony.linux.process import command_of, wait_channel
