@@ -67,6 +67,13 @@ def set_parent_death_signal(signum: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signum)
 
 
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the thread of its parent that started it ends; at once if it has."""
+    set_parent_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)  # the parent died before the signal was set
+
+
 def hear_signals() -> None:
     """Reset inherited signal settings: blocked signals, and an ignored SIGCHLD, which hides children's exit status.
 

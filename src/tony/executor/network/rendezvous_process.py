@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from functools import partial
 from resource import struct_rusage
 
 from tony.errors import InfraError
@@ -63,7 +63,7 @@ class Rendezvous:
                     self._build_command(session),
                     stdin=listening.fileno(),
                     start_new_session=True,
-                    preexec_fn=_die_with(os.getpid()),
+                    preexec_fn=partial(process.die_with_parent, os.getpid()),
                 )
         except (OSError, subprocess.SubprocessError) as error:
             raise RendezvousError(
@@ -94,12 +94,3 @@ class Rendezvous:
         if pid == self.pid:
             self.pid = 0
             log.error("the rendezvous process exited (wait status %d): programs that still need it will fail", status)
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    def prepare() -> None:
-        process.set_parent_death_signal(signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(127)  # the parent died before the signal was set
-
-    return prepare

@@ -49,9 +49,7 @@ def spawn(
     parent = os.getpid()
 
     def prepare() -> None:
-        process.set_parent_death_signal(signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(127)  # the parent died before the signal was set
+        process.die_with_parent(parent)
         cgroup.enter(groups, 0)
 
     try:
