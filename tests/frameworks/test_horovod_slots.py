@@ -43,13 +43,3 @@ def test_as_horovod_lays_them_out(tasks: list[tuple[str, int]]) -> None:
     found = sorted((s.rank, s.host, s.local_rank, s.local_size, s.cross_rank) for s in all_slots(tasks))
     assert found == expected
     assert all(s.size == len(expected) and s.cross_size == len(on_level[s.local_rank]) for s in all_slots(tasks))
-
-
-@given(TASKS)
-def test_invariants_of_slots(tasks: list[tuple[str, int]]) -> None:
-    """Rank 0 is the first task's, ranks have no gap, and no two processes have one place on a host."""
-    slots = all_slots(tasks)
-    assert slots[0].rank == 0
-    assert sorted(slot.rank for slot in slots) == list(range(len(slots)))
-    assert len({(slot.host, slot.local_rank) for slot in slots}) == len(slots)
-    assert len({(slot.local_rank, slot.cross_rank) for slot in slots}) == len(slots)

@@ -26,15 +26,6 @@ TOKEN = "0123456789abcdef" * 4
 OTHER = "f" * 64
 
 
-@pytest.mark.parametrize("kind", list(PeerKind))
-def test_the_right_token_is_let_in(kind: PeerKind) -> None:
-    """The other side learns who connects."""
-    hello = encode_hello(kind, TOKEN)
-    assert len(hello) == HELLO_SIZE
-    assert check_hello(hello, TOKEN) == kind
-    check_answer(encode_answer(None))
-
-
 def test_the_bytes_of_the_hello_are_fixed() -> None:
     """Sizes, magic and the version's place are the same in every version, or two versions could not recognise each
     other."""
@@ -48,12 +39,6 @@ def refused(hello: bytes) -> ProtocolError:
     with pytest.raises(ProtocolError) as caught:
         check_hello(hello, TOKEN)
     return caught.value
-
-
-def test_another_jobs_token_is_refused() -> None:
-    """The text holds neither token."""
-    error = refused(encode_hello(PeerKind.EXECUTOR, OTHER))
-    assert (error.code, str(error)) == (Code.TOKEN, "the token is not this job's")
 
 
 def test_another_version_is_refused_with_both_versions() -> None:

@@ -47,13 +47,6 @@ async def test_messages_go_both_ways(place: Place, kind: PeerKind) -> None:
         assert server.get_statistics().messages == 3
 
 
-async def test_a_message_sent_with_the_hello_is_not_lost(place: Place) -> None:
-    """The first frame may come in the same piece as the hello; it is looked at only after the token was right."""
-    async with serving(place) as (_, diary, address), raw(address) as peer:
-        peer.writer.write(hello() + encode(QUESTION))
-        await diary.until(lambda d: d.messages == [QUESTION])
-
-
 async def test_a_hello_may_come_byte_by_byte(place: Place) -> None:
     """So may everything after it."""
     async with serving(place) as (_, diary, address), raw(address) as peer:
@@ -108,15 +101,6 @@ async def test_when_one_side_closes_the_other_hears_of_it(place: Place) -> None:
         assert await connection.receive() is None
         assert (connection.error, connection.closed_by_peer) == (None, True)
         await diary.until(lambda d: d.ends == ["closed by this side"])
-
-
-async def test_a_disconnected_peer_is_reported_once(place: Place) -> None:
-    """Although the system may report the end twice."""
-    async with serving(place) as (_, diary, address):
-        async with connected(place, address) as connection:
-            connection.send(QUESTION)
-        await diary.until(lambda d: bool(d.ends))
-        assert (diary.messages, diary.ends) == ([QUESTION], ["closed by the other side"])
 
 
 async def test_a_handler_may_close_while_messages_wait(place: Place) -> None:

@@ -75,9 +75,13 @@ def test_a_suspended_program_is_continued_to_stop(master: Master, guest: Start) 
 
 
 def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(master: Master, guest: Start) -> None:
-    executor = guest("trap '' TERM; echo $$ > pid; while true; do sleep 600; done")
-    started(master, executor, "pid")
+    """So is a daemon that does the same."""
+    executor = guest(
+        f"{DAEMON.format(wrap='', name='daemon')}; trap '' TERM; echo $$ > pid; while true; do sleep 600; done"
+    )
+    (daemon, _) = started(master, executor, "daemon", "pid")
     status = stopped(master, 0.3)
+    assert not process.is_alive(daemon)
     assert status.signal == "SIGKILL"
     assert mentions(status.message, "0.3 s", "SIGTERM", "killed")
     assert executor.programs() == []
@@ -110,14 +114,6 @@ def test_daemons_do_not_outlive_the_program(master: Master, guest: Start) -> Non
     assert status.ok
     assert mentions(status.message, "code 0", "4 processes", "bash, sleep")
     assert [pid for pid in pids if process.is_alive(pid)] == []
-
-
-def test_daemons_do_not_outlive_a_stop(master: Master, guest: Start) -> None:
-    """Told to stop, the program and a daemon that ignores SIGTERM are gone after the grace."""
-    executor = guest(f"{DAEMON.format(wrap='', name='daemon')}; exec sleep 600")
-    (daemon,) = started(master, executor, "daemon")
-    stopped(master, 0.3)
-    assert not process.is_alive(daemon)
 
 
 def test_release_stops_the_program_and_reports_its_exit(master: Master, guest: Start) -> None:
