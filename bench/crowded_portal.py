@@ -29,7 +29,7 @@ from tony.history import metrics_schema
 from tony.history.event_log import MAX_FOREIGN_LOG_BYTES, VERSION
 from tony.history.job_record import MAX_FOREIGN_TASKS
 from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, write_json
-from tony.linux.peer_credentials import peer_uid
+from tony.linux.socket_owners import peer_uid
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp
 
-from tony.linux.peer_credentials import peer_uid
+from tony.linux.socket_owners import peer_uid
 from tony.web.uvicorn_server import create_server, listen
 
 

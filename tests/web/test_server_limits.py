@@ -14,8 +14,8 @@ from starlette.types import ASGIApp
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import keep
 from tests.web.serving import served
-from tony.linux.peer_credentials import peer_uid
 from tony.linux.resource_limits import allow_open_files
+from tony.linux.socket_owners import peer_uid
 from tony.model.layout import Home
 from tony.web import uvicorn_server
 from tony.web.app import create

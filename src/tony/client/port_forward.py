@@ -22,7 +22,7 @@ from tony.jobs.am_client import open_tunnel
 from tony.jobs.failure_text import format_outcome
 from tony.jobs.log_files import select_named_tasks
 from tony.jobs.status import job_status
-from tony.linux.peer_credentials import is_ours, peer_uid
+from tony.linux.socket_owners import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord

@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tony.errors import InfraError
-from tony.linux.listening_sockets import list_listening_inodes
 from tony.linux.process import command_of
+from tony.linux.socket_owners import list_listening_inodes
 
 #: Characters of a command line in a message.
 _MAX_COMMAND_CHARACTERS = 200

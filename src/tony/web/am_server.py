@@ -27,8 +27,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tony import clock
-from tony.linux.peer_credentials import peer_uid
 from tony.linux.process import set_not_dumpable, set_parent_death_signal
+from tony.linux.socket_owners import peer_uid
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
 from tony.web.app import create

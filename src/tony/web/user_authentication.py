@@ -26,7 +26,7 @@ from urllib.parse import unquote_plus, urlsplit
 from starlette.requests import Request
 
 from tony import clock
-from tony.linux.peer_credentials import is_ours
+from tony.linux.socket_owners import is_ours
 from tony.linux.thread_pools import set_user
 from tony.storage.stores.local_store import find_user_name
 from tony.web.authorization import AccessDenied, AuthMethod, User

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
-from tony.linux import cgroup, listening_sockets
+from tony.linux import cgroup, socket_owners
 from tony.linux.inotify import Inotify, InotifyMask
 from tony.linux.process import parse_stat
 from tony.schedulers.local.claims.machine_capacity import measure, parse_gpu_list
@@ -22,10 +22,10 @@ def process_status(data: bytes) -> None:
     """`/proc/<pid>/stat`, and the kernel's answer about sockets."""
     parse_stat(data)
     try:
-        listening_sockets.read_packet(data, 80, {})
+        socket_owners.read_packet(data, 80, {})
     except OSError:
         pass
-    listening_sockets.read_table(data.decode("ascii", "replace").splitlines(), 80)
+    socket_owners.read_table(data.decode("ascii", "replace").splitlines(), 80)
 
 
 def groups(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Whose process is at the other end."""
+"""Users of sockets: who listens on a port, by both ways that the kernel has to tell, and who is at the other end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,60 @@ from contextlib import contextmanager
 
 import pytest
 
-from tony.linux.peer_credentials import is_ours, peer_uid
+from tony.linux import socket_owners
+from tony.linux.socket_owners import is_ours, list_listening_inodes, peer_uid
+
+
+@pytest.fixture(params=["netlink", "tables"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The usual way, and that of a kernel which refuses the usual one."""
+    if request.param == "tables":
+        monkeypatch.setattr(socket_owners, "_NETLINK_SOCK_DIAG", 31)  # a protocol that no kernel has
+    return str(request.param)
+
+
+@pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"), (socket.AF_INET6, "::")])
+def server(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
+    """A socket with a port, which does not listen yet."""
+    family, address = request.param
+    try:
+        made = socket.create_server((address, 0), family=family)
+    except OSError:
+        pytest.skip("no IPv6 here")
+    with made:
+        port = made.getsockname()[1]
+    with socket.socket(family) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((address, port))
+        yield bound
+
+
+def test_only_listening_sockets_are_listed(way: str, server: socket.socket) -> None:
+    """A bound socket is not listening; a connection to the port is not either."""
+    port = server.getsockname()[1]
+    assert list_listening_inodes(port) == {}
+    server.listen()
+    inode = os.fstat(server.fileno()).st_ino
+    assert list_listening_inodes(port) == {inode: os.getuid()}
+    with socket.create_connection(server.getsockname()[:2], timeout=10):
+        assert list_listening_inodes(port) == {inode: os.getuid()}
+
+
+def test_several_listen_on_one_port(way: str) -> None:
+    """Each of those that share a port is told."""
+    servers = [socket.socket() for _ in range(3)]
+    try:
+        port = 0
+        for each in servers:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            each.bind(("127.0.0.1", port))
+            each.listen()
+            port = each.getsockname()[1]
+        assert list_listening_inodes(port) == {os.fstat(each.fileno()).st_ino: os.getuid() for each in servers}
+    finally:
+        for each in servers:
+            each.close()
+
 
 #: Some user that is not us.
 OTHER_USER = 12345
