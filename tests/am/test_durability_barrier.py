@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tests.am.in_process_job import FakeJournal
 from tony.am.durability_barrier import DurabilityBarrier
@@ -25,11 +25,9 @@ class Seen:
 
     def submit(self, size: int, *actions: Action, told: str = "") -> None:
         """`told` is what is acknowledged, if anything is."""
-        say = (lambda: self.done.append(told)) if told else (lambda: None)
-        self.barrier.submit(size, actions, say, has_reports=bool(told))
+        self.barrier.submit(size, actions, (lambda: self.done.append(told)) if told else None)
 
-    def _perform(self, actions: Sequence[Action], told: Callable[[], None]) -> None:
-        told()
+    def _perform(self, actions: Sequence[Action]) -> None:
         self.done += actions
 
 

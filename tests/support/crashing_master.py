@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -137,10 +137,10 @@ class CrashingWriter(LogWriter):
 class CrashingMaster(Master):
     """An AM that dies amid the effects of an event."""
 
-    def _perform_all(self, actions: Sequence[Action], told: Callable[[], None]) -> None:
+    def _perform_all(self, actions: Sequence[Action]) -> None:
         points = CrashingWriter.points
         point, points.armed = points.armed, None
-        super()._perform_all(actions[: len(actions) // 2] if point else actions, told)
+        super()._perform_all(actions[: len(actions) // 2] if point else actions)
         if point:
             points.inject(point)
 

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from tony.core.actions import Action
 from tony.schedulers.allocator_interface import Journal
-
-
-@dataclass(slots=True)
-class _DelayedActions:
-    """Actions that wait until the first `size` bytes of the log are durable."""
-
-    size: int
-    actions: Sequence[Action]
-    acknowledge: Callable[[], None]
 
 
 class DurabilityBarrier:
@@ -28,66 +18,48 @@ class DurabilityBarrier:
     durable.
 
     Args:
-        perform: performs actions, and then calls the acknowledgement.
+        perform: performs actions.
         journal: makes the log durable; None if it counts as durable at once.
     """
 
-    def __init__(
-        self, perform: Callable[[Sequence[Action], Callable[[], None]], None], journal: Journal | None
-    ) -> None:
+    def __init__(self, perform: Callable[[Sequence[Action]], None], journal: Journal | None) -> None:
         self._perform = perform
         self._journal = journal
         self._durable = 0
-        self._held: deque[_DelayedActions] = deque()
-        self._waiting_actions = 0  # how many of them have actions
-        self._unacknowledged: deque[_DelayedActions] = deque()  # performed, but not durable
+        # Each with the size of the log that must be durable before.
+        self._actions: deque[tuple[int, Sequence[Action]]] = deque()
+        self._acknowledgements: deque[tuple[int, Callable[[], None]]] = deque()
 
-    def submit(
-        self, size: int, actions: Sequence[Action], acknowledge: Callable[[], None], *, has_reports: bool
-    ) -> None:
+    def submit(self, size: int, actions: Sequence[Action], acknowledge: Callable[[], None] | None = None) -> None:
         """Perform actions once the first `size` bytes of the log, which hold their causes, are durable.
 
         Args:
-            acknowledge: acknowledges the reports among these causes.
-            has_reports: whether there are such reports.
+            acknowledge: acknowledges the reports among these causes; None if there are none.
         """
         if self._journal is None:
-            self._perform(actions, acknowledge)
+            if acknowledge:
+                acknowledge()
+            self._perform(actions)
             return
-        urgent = any(action.shows for action in actions)
-        self._journal.note_written(size, urgent=urgent)
-        if size <= self._durable or not (urgent or has_reports or self._waiting_actions):
-            self._perform(actions, acknowledge)
-        elif urgent or self._waiting_actions:
-            self._hold(size, actions, acknowledge)
-        else:
-            self._hold(size, (), acknowledge)
-            self._perform(actions, _skip_acknowledgement)
+        if acknowledge:
+            self._acknowledgements.append((size, acknowledge))
+        if actions:
+            self._actions.append((size, actions))
+        self._journal.note_written(size, urgent=any(action.shows for action in actions))
+        self._release()
 
     def on_durable(self, size: int) -> None:
-        """Handle that the first `size` bytes of the log are durable."""
+        """Handle that the first `size` bytes of the log are durable, or no longer waited for."""
         self._durable = max(self._durable, size)
         is_waived = self._journal is not None and self._journal.is_waived
-        while not is_waived and self._unacknowledged and self._unacknowledged[0].size <= size:
-            self._unacknowledged.popleft().acknowledge()
-        while self._held and self._held[0].size <= self._durable:
-            held = self._held.popleft()
-            self._waiting_actions -= bool(held.actions)
-            if is_waived:
-                self._unacknowledged.append(held)
-            self._perform(held.actions, _skip_acknowledgement if is_waived else held.acknowledge)
-        for held in list(self._held) if self._waiting_actions else ():
-            if any(action.shows for action in held.actions):
-                break
-            if held.actions:  # they only waited for those before them
-                actions, held.actions = held.actions, ()
-                self._waiting_actions -= 1
-                self._perform(actions, _skip_acknowledgement)
+        while not is_waived and self._acknowledgements and self._acknowledgements[0][0] <= size:
+            self._acknowledgements.popleft()[1]()
+        self._release()
 
-    def _hold(self, size: int, actions: Sequence[Action], acknowledge: Callable[[], None]) -> None:
-        self._held.append(_DelayedActions(size, actions, acknowledge))
-        self._waiting_actions += bool(actions)
-
-
-def _skip_acknowledgement() -> None:
-    """Do nothing: no report caused the actions."""
+    def _release(self) -> None:
+        while self._actions:
+            size, actions = self._actions[0]
+            if size > self._durable and any(action.shows for action in actions):
+                return
+            self._actions.popleft()
+            self._perform(actions)

@@ -182,8 +182,8 @@ class Master:
         actions = self._handle_all()
         self._writer.flush()
         reports = self.executors.take_unacknowledged()
-        acknowledge = partial(self.executors.acknowledge, reports)
-        self._barrier.submit(self._writer.size, actions, acknowledge, has_reports=bool(reports))
+        acknowledge = partial(self.executors.acknowledge, reports) if reports else None
+        self._barrier.submit(self._writer.size, actions, acknowledge)
         self.subscribers.on_change()
 
     def _handle_all(self) -> list[act.Action]:
@@ -241,8 +241,7 @@ class Master:
         except Exception as error:  # a callback's error must end the attempt, too
             self.start_task(_raise(error))
 
-    def _perform_all(self, actions: Sequence[act.Action], acknowledge: Callable[[], None]) -> None:
-        acknowledge()
+    def _perform_all(self, actions: Sequence[act.Action]) -> None:
         for action in actions:
             self._perform(action)
 
@@ -388,7 +387,7 @@ class Master:
                 self._on_attached(peer.task)
                 self._allocator.on_attached(peer.container)
                 reattach_actions = self.app.find_reattach_actions(peer.container, peer.incarnation)
-                self._barrier.submit(self._writer.size, reattach_actions, _skip_acknowledgement, has_reports=False)
+                self._barrier.submit(self._writer.size, reattach_actions)
         elif isinstance(message, Enlist):
             self.start_task(self._enlist(connection, message))
         elif isinstance(message, JoinTunnel):
@@ -461,7 +460,3 @@ def _parse_user(name: str) -> Actor:
 
 async def _raise(error: Exception) -> None:
     raise error
-
-
-def _skip_acknowledgement() -> None:
-    """Do nothing: no report led to these actions."""
