@@ -116,8 +116,7 @@ def _replace(
     if is_relaunched:  # first, or the demand would be lowered by one meanwhile
         containers.request(ctx, task, TaskMove.REPLACE)
     if stuck:
-        containers.kill(ctx, stuck, cause)
-        containers.detach(state, stuck)
+        containers.discard(ctx, stuck, cause)
     gang.start_soon_if_enough(ctx)
     if not is_relaunched:
         how = ContainerLoss.NOT_RESTARTED if bound else ContainerLoss.NOT_STARTED

@@ -35,6 +35,12 @@ def request(ctx: StepContext, task: Task, move: TaskMove) -> None:
         start_gang_timeout(ctx)
 
 
+def request_other(ctx: StepContext, task: Task) -> None:
+    """Request another container for a task. Do it before the old one is discarded, or the demand would be lowered."""
+    ctx.state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
+    request(ctx, task, TaskMove.REPLACE)
+
+
 def update_demand(ctx: StepContext, role: RoleState) -> None:
     """Adjust the request to what is held and waited for: the scheduler must not replace containers no longer needed."""
     waiting = 0 if ctx.state.pausing else len(role.waiting)
@@ -178,6 +184,12 @@ def kill(ctx: StepContext, container: GrantedContainer, reason: str) -> None:
         _lower_held(ctx, container)
     if before is not ContainerIntent.KILLED:
         ctx.request(act.Kill(container=container.id, reason=reason))
+
+
+def discard(ctx: StepContext, container: GrantedContainer, reason: str) -> None:
+    """Kill a container in which no program runs, and separate it from its task."""
+    kill(ctx, container, reason)
+    detach(ctx.state, container)
 
 
 def _lower_held(ctx: StepContext, container: GrantedContainer) -> None:

@@ -170,8 +170,7 @@ def _release_tasks(ctx: StepContext, role: RoleState, count: int) -> None:
         role.left_out.add(task.id.index)
         task.note = LeftOutForOtherRoles(session=state.session, minimum=role.spec.min_instances or 0)
         container = state.containers[task.container or ""]
-        containers.kill(ctx, container, f"{task.id} is {describe_note(task.note)}")
-        containers.detach(state, container)
+        containers.discard(ctx, container, f"{task.id} is {describe_note(task.note)}")
 
 
 def start_with_fewer(ctx: StepContext, limit: float, setting: str) -> bool:
@@ -239,11 +238,9 @@ def _release_idle(ctx: StepContext, container: GrantedContainer, reason: str) ->
     assert container.task is not None
     task = state.tasks[container.task]
     if task.state in _NOT_STARTED:
-        state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
         task.note = GangReleased()
-        containers.request(ctx, task, TaskMove.REPLACE)
-    containers.kill(ctx, container, reason)
-    containers.detach(state, container)
+        containers.request_other(ctx, task)
+    containers.discard(ctx, container, reason)
 
 
 def request_again(ctx: StepContext) -> None:

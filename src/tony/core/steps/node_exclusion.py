@@ -9,7 +9,6 @@ from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import ContainerIntent, GrantedContainer, State, StepContext, Task
 from tony.core.steps import containers, gang
-from tony.core.transitions import TaskMove
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import TaskState
 
@@ -70,8 +69,7 @@ def on_excluded(ctx: StepContext, event: ev.Excluded) -> None:
         return
     moved = [(held, task) for held in state.containers.values() if (task := _find_task_to_move(state, held))]
     for container, task in moved:
-        state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
-        containers.request(ctx, task, TaskMove.REPLACE)  # first, or the demand would be lowered by one meanwhile
+        containers.request_other(ctx, task)  # first, or the demand would be lowered by one meanwhile
         vacate(ctx, container)
     if moved:
         gang.start_soon_if_enough(ctx)
@@ -85,8 +83,7 @@ def is_avoided(state: State, task: Task) -> bool:
 
 def vacate(ctx: StepContext, container: GrantedContainer) -> None:
     """Kill a container on an excluded host; no program runs in it."""
-    containers.kill(ctx, container, f"{container.host} is excluded: tasks failed there")
-    containers.detach(ctx.state, container)
+    containers.discard(ctx, container, f"{container.host} is excluded: tasks failed there")
 
 
 def _find_task_to_move(state: State, container: GrantedContainer) -> Task | None:

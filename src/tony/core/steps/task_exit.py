@@ -203,8 +203,7 @@ def _replace_container(ctx: StepContext, task: Task) -> None:
 
 def _move_to_other_container(ctx: StepContext, task: Task) -> None:
     held = containers.find_container(ctx.state, task)
-    containers.request(ctx, task, TaskMove.REPLACE)
+    containers.request_other(ctx, task)
     if held:
-        containers.kill(ctx, held, "its task moves to another container")
-        containers.detach(ctx.state, held)
+        containers.discard(ctx, held, "its task moves to another container")
     containers.update_demand(ctx, ctx.state.roles[task.id.role])
