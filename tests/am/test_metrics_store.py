@@ -266,11 +266,16 @@ def started(spec: JobSpec) -> Simulation:
 
 
 def test_how_often_follows_from_how_many(tmp_path: Path) -> None:
-    """A few hundred samples a second, of a job of any size."""
-    for count, interval in ((1, 5.0), (1500, 5.0), (10_000, 10_000 / 300)):
+    """A few hundred samples and step reports a second, of a job of any size."""
+    for count, interval, step_interval in (
+        (1, 5.0, 1.0),
+        (300, 5.0, 2.0),
+        (1500, 5.0, 5.0),
+        (10_000, 10_000 / 300, 10_000 / 300),
+    ):
         spec = workers(count)
         made, _ = measuring(spec, Application("sim", spec), tmp_path / "x")
-        assert made.interval == pytest.approx(interval)
+        assert (made.interval, made.step_interval) == pytest.approx((interval, step_interval))
 
 
 def test_samples_of_another_try(tmp_path: Path) -> None:
@@ -359,14 +364,6 @@ async def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     await wait_until(lambda: written()[0] == 20.0)
     keeping.cancel()
     await made.finish()
-
-
-def test_steps_are_reported_less_often_in_large_jobs(tmp_path: Path) -> None:
-    """Some hundred reports a second, of a job of any size."""
-    for count, interval in ((1, 1.0), (300, 2.0), (10_000, 10_000 / 300)):
-        spec = workers(count)
-        made, _ = measuring(spec, Application("sim", spec), tmp_path / "x")
-        assert made.step_interval == pytest.approx(interval)
 
 
 @pytest.mark.parametrize("bad", [{"x": 1.0}, {"cpu": 1e400}, {"user." + "x" * 80: 1.0}, {}])
@@ -472,8 +469,3 @@ def test_without_sqlite_a_job_runs_with_a_warning(tmp_path: Path, monkeypatch: p
     asyncio.run(made.finish())
     assert "no SQLite" in made._last_error
     assert sqlite3.sqlite_version
-
-
-def test_a_try_without_steps_is_no_progress() -> None:
-    """What is not told is not known: a checkpoint alone makes no first step."""
-    assert Progress("worker:0", 1, 1, 0.0, -1.0, 0.0, -1.0).first_at < 0

@@ -57,24 +57,6 @@ def test_an_executor_that_does_not_read_its_spec_delays_no_others(tmp_path: Path
     assert finish.exit_code == 0
 
 
-def test_an_executor_that_never_reads_again_is_given_up(tmp_path: Path) -> None:
-    """It says nothing either: its silence ends it, and the job, as any other silence would."""
-
-    async def meanwhile(job: InProcessJob) -> None:
-        await wait_until(lambda: job.report().state.value == "running")
-        for executor in job.executors.values():
-            assert executor._connection is not None
-            executor._connection.pause_reading()
-        await wait_until(lambda: not job.source.containers)
-        for executor in list(job.executors.values()):  # each that dies leaves
-            await executor.die()
-
-    spec = workers(1, heartbeat_interval=0.05, heartbeat_timeout=0.3)
-    _, finish = play(tmp_path, spec, runs_on, tls=True, meanwhile=meanwhile)
-    assert finish.failure
-    assert finish.failure.cause == "silent"
-
-
 def test_a_follower_that_does_not_read_delays_nothing(tmp_path: Path) -> None:
     """Reports that it does not read are not built; tasks start and end as without it."""
 

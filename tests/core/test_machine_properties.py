@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 
 from tests.core.log_explanations import unexplained
 from tests.core.random_jobs import Life, random_job
-from tests.core.specs import OK
 from tests.support.simulation import Simulation
 from tony.core import events as ev
-from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
 from tony.history.event_log import VERSION, Header, LogEntry, LogWriter, read, settings_digest
 from tony.history.replay import replay
@@ -124,26 +122,3 @@ def test_without_bad_luck_a_job_succeeds(seed: int) -> None:
     life.end()
     assert life.cluster.finished
     assert life.cluster.finished.exit_code == 0
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_same_events_lead_to_the_same_state(seed: int) -> None:
-    """A fresh machine fed with the same events at the same times asks for the same and reaches each digest."""
-    chance = Random(seed)
-    life = Life(chance)
-    life.live(120)
-    twin = Application("sim", life.spec)
-    asked = []
-    for (event, at), digest in zip(life.cluster.log, life.cluster.digests, strict=True):
-        asked += twin.handle(event, at)
-        assert twin.compute_digest() == digest
-    assert asked == life.cluster.actions
-
-
-def test_a_life_is_its_number() -> None:
-    """The same number gives the same life, or a failure could not be lived again."""
-    once, again = Life(Random(3)), Life(Random(3))
-    once.live(100)
-    again.live(100)
-    assert once.cluster.log == again.cluster.log
-    assert OK in {event.status for event, _ in once.cluster.log if isinstance(event, ev.Exited)} or once.cluster.log
