@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.am.in_process_job import InProcessJob, play
+from tests.core.simulated import started
 from tests.core.specs import FAILED, OK, workers
 from tests.support.fake_executor import FakeExecutor
-from tests.support.simulation import Simulation
 from tests.support.timelines import timeline
 from tests.support.waiting import wait_until
 from tony.am import metrics_store as module
@@ -256,13 +256,6 @@ def measuring(spec: JobSpec, app: Application, path: Path) -> tuple[MetricsStore
     """What a job's master has for samples."""
     clock = Clock()
     return MetricsStore(app.state, clock, path, late=False), clock
-
-
-def started(spec: JobSpec) -> Simulation:
-    cluster = Simulation(spec)
-    cluster.begin()
-    cluster.run()
-    return cluster
 
 
 def test_how_often_follows_from_how_many(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.core.simulated import made, started
 from tests.core.specs import COLLISION, FAILED, OK, SEGV, roles, staged, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
@@ -26,21 +27,9 @@ from tony.model.setting_choices import AfterCondition, DistributedMode, FailureP
 from tony.model.states import JobState
 
 
-def started(spec: JobSpec, **kwargs: Any) -> Simulation:
-    simulation = Simulation(spec, **kwargs)
-    simulation.begin()
-    simulation.run()
-    return simulation
-
-
 def states(simulation: Simulation) -> dict[str, str]:
     """Task -> state."""
     return {str(t.id): t.state.value for t in simulation.app.state.tasks.values()}
-
-
-def made(simulation: Simulation, kind: type[act.Action]) -> list[Any]:
-    """Every action of a kind so far."""
-    return [a for a in simulation.actions if isinstance(a, kind)]
 
 
 def outcome(simulation: Simulation) -> tuple[str, int, str | None]:
@@ -83,9 +72,7 @@ def test_no_program_starts_before_all_tasks_have_registered() -> None:
 
 def test_fcfs_starts_each_as_it_registers_without_a_spec() -> None:
     """In fcfs mode a task does not wait for others and no cluster spec is published."""
-    simulation = Simulation(workers(2, distributed_mode=DistributedMode.FCFS), capacity=1)
-    simulation.begin()
-    simulation.run()
+    simulation = started(workers(2, distributed_mode=DistributedMode.FCFS), capacity=1)
     assert states(simulation) == {"worker:0": "running", "worker:1": "requested"}
     assert [a.version for a in made(simulation, act.Start)] == [0]
     assert made(simulation, act.Publish) == []
@@ -93,9 +80,7 @@ def test_fcfs_starts_each_as_it_registers_without_a_spec() -> None:
 
 def test_the_gang_does_not_wait_for_sidecars() -> None:
     """A sidecar without a container does not delay the gang."""
-    simulation = Simulation(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
-    simulation.begin()
-    simulation.run()
+    simulation = started(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
     assert states(simulation) == {"worker:0": "running", "board:0": "requested"}
 
 
@@ -433,9 +418,7 @@ def test_only_needed_containers_are_requested() -> None:
 
 def test_the_pending_reason_holds_until_no_request_is_pending() -> None:
     """A scheduler reports it once: a grant to another role does not clear it."""
-    simulation = Simulation(workers(2), capacity=0)
-    simulation.begin()
-    simulation.run()
+    simulation = started(workers(2), capacity=0)
     simulation.deliver(ev.Queued(reason="no room for worker"))
     simulation.capacity = 1
     simulation.grant()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import events as ev
@@ -19,9 +20,7 @@ RESTART = ev.RestartRequested(actor=Actor("ann"))
 
 
 def running(restarts: int = 0) -> Simulation:
-    cluster = Simulation(with_restarts(workers(2), restarts))
-    cluster.begin()
-    cluster.run()
+    cluster = started(with_restarts(workers(2), restarts))
     return cluster
 
 
@@ -96,9 +95,7 @@ def test_a_failure_while_stopping_for_a_request_does_not_count() -> None:
 
     spec = workers(1, no_retry_on=(1,))
     spec = replace(spec, roles={**spec.roles, "board": Role(kind=RoleKind.SIDECAR)})
-    cluster = Simulation(spec)
-    cluster.begin()
-    cluster.run()
+    cluster = started(spec)
     cluster.stubborn |= {task("worker:0"), task("board:0")}
     cluster.deliver(RESTART)
     cluster.exit(task("board:0"), FAILED)

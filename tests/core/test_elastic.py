@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.random_jobs import Life
+from tests.core.simulated import started
 from tests.core.specs import FAILED, OK, roles, task
 from tests.facts import mentions
 from tests.support.simulation import Simulation
@@ -39,9 +40,7 @@ ELASTIC = JobSpec(
 
 def begun(spec: JobSpec = ELASTIC, capacity: int = 4, *, gangs: bool = True) -> Simulation:
     """A job that has been granted as much as there is room for, and has started if that is all."""
-    simulation = Simulation(spec, capacity=capacity, gangs=gangs)
-    simulation.begin()
-    simulation.run()
+    simulation = started(spec, capacity=capacity, gangs=gangs)
     return simulation
 
 

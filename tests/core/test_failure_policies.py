@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import FAILED, OK, SEGV, roles, task
 from tests.support.simulation import Simulation
 from tony.core import actions as act
@@ -29,13 +30,6 @@ CONTINUES, SUCCEEDED = "continues", "succeeded"
 def job(by_name: Mapping[str, Role], policy: FailurePolicy = FailurePolicy.CHIEF_OR_ALL) -> JobSpec:
     """A job of these roles under a policy."""
     return replace(roles(**by_name), failure_policy=policy)
-
-
-def begun(spec: JobSpec) -> Simulation:
-    simulation = Simulation(spec)
-    simulation.begin()
-    simulation.run()
-    return simulation
 
 
 def told(simulation: Simulation) -> str:
@@ -94,7 +88,7 @@ TABLE: list[tuple[str, JobSpec, Story, str]] = [
 @pytest.mark.parametrize(("spec", "story", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_which_exits_end_a_job(spec: JobSpec, story: Story, expected: str) -> None:
     """The programs exit one after the other; none before the last one decides."""
-    simulation = begun(spec)
+    simulation = started(spec)
     for who, status in story[:-1]:
         simulation.exit(task(who), status)
         assert told(simulation) == CONTINUES
@@ -113,7 +107,7 @@ def test_which_exits_end_a_job(spec: JobSpec, story: Story, expected: str) -> No
 )
 def test_a_tracked_task_that_we_end_counts_as_failed(spec: JobSpec, who: str, expected: str) -> None:
     """It ran longer than it may, and was stopped: whatever its exit code, that is no success."""
-    simulation = begun(replace(spec, timeouts=Timeouts(execution=60.0)))
+    simulation = started(replace(spec, timeouts=Timeouts(execution=60.0)))
     for program in simulation.running():
         if program.task not in (task(who), task("b:0")):
             simulation.exit(program.task, OK)
@@ -125,7 +119,7 @@ def test_a_tracked_task_that_we_end_counts_as_failed(spec: JobSpec, who: str, ex
 def test_of_the_tracked_that_are_left_one_must_succeed() -> None:
     """A role that outlives its group and is not waited for any longer leaves no task that could still succeed."""
     late = Role(timeout_after=TimeoutAfter(group="trainers", limit=30.0, on_timeout=OnTimeout.IGNORE))
-    simulation = begun(replace(job({"a": Role(instances=2), "evaluator": late}), groups={"trainers": ("a",)}))
+    simulation = started(replace(job({"a": Role(instances=2), "evaluator": late}), groups={"trainers": ("a",)}))
     simulation.exit(task("a:0"), FAILED)
     simulation.exit(task("a:1"), SEGV)
     assert told(simulation) == CONTINUES
@@ -136,7 +130,7 @@ def test_of_the_tracked_that_are_left_one_must_succeed() -> None:
 def test_an_evaluator_that_outlives_its_group_is_cut_off() -> None:
     """Only such a limit ends those who hang; then the job succeeds by those who did."""
     late = Role(timeout_after=TimeoutAfter(group="trainers", limit=30.0, on_timeout=OnTimeout.IGNORE))
-    simulation = begun(replace(job({"a": Role(instances=2), "evaluator": late}), groups={"trainers": ("a",)}))
+    simulation = started(replace(job({"a": Role(instances=2), "evaluator": late}), groups={"trainers": ("a",)}))
     simulation.exit(task("a:0"), FAILED)
     simulation.exit(task("a:1"), OK)
     assert told(simulation) == CONTINUES

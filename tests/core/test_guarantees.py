@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import OK, task, with_restarts, workers
 from tests.support.guarantees import BrokenGuaranteeError
 from tests.support.simulation import Simulation
@@ -25,9 +26,7 @@ FAILURE = Failure(failure_class=FailureClass.USER, cause=FailureCause.PROGRAM, r
 
 def running() -> Simulation:
     """Two workers run, in c-1 and c-2; c-3 is granted and given back, c-4 is ended by force, c-5 has ended."""
-    simulation = Simulation(with_restarts(workers(2), 1))
-    simulation.begin()
-    simulation.run()
+    simulation = started(with_restarts(workers(2), 1))
     for name in ("c-3", "c-4", "c-5"):
         simulation.guarantees.handled(ev.Granted(container=name, role="worker", host="h"), 0.0, [])
     ask(simulation, act.Release(container="c-3"), act.Kill(container="c-4", reason="late"))

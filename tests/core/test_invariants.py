@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import OK, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.invariants import find_violations
@@ -16,9 +17,7 @@ from tony.model.states import JobState, TaskState
 
 
 def running() -> Simulation:
-    simulation = Simulation(with_restarts(workers(2), 1))
-    simulation.begin()
-    simulation.run()
+    simulation = started(with_restarts(workers(2), 1))
     return simulation
 
 

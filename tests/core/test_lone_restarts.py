@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.core.simulated import made, started
 from tests.core.specs import COLLISION, FAILED, OK, roles, task, workers
 from tests.support.simulation import Simulation
 from tony.core import actions as act
@@ -29,18 +30,6 @@ TOGETHER = Role(instances=3)
 def job(role: Role = ALONE, **more: Any) -> JobSpec:
     """Three workers that start again each alone."""
     return replace(roles(worker=role), **{"max_restarts": 2, "backoff": 1.0, **more})
-
-
-def started(spec: JobSpec) -> Simulation:
-    simulation = Simulation(spec)
-    simulation.begin()
-    simulation.run()
-    return simulation
-
-
-def made(simulation: Simulation, kind: type[act.Action]) -> list[Any]:
-    """Every action of a kind so far."""
-    return [a for a in simulation.actions if isinstance(a, kind)]
 
 
 def stands(simulation: Simulation) -> list[tuple[str, int, int, str | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import actions as act
@@ -16,9 +17,7 @@ START = act.Start(task=task("worker:0"), session=1, try_=1, version=1)
 
 def running() -> Simulation:
     """Two workers run, in c-1 and c-2."""
-    simulation = Simulation(with_restarts(workers(2, stop_grace=3.0), 1))
-    simulation.begin()
-    simulation.run()
+    simulation = started(with_restarts(workers(2, stop_grace=3.0), 1))
     return simulation
 
 
@@ -82,9 +81,7 @@ def test_an_unregistered_task_gets_nothing() -> None:
 
 def test_a_ready_task_waits_for_the_others() -> None:
     """Nothing is told before the gang is complete."""
-    simulation = Simulation(workers(2), capacity=1)
-    simulation.begin()
-    simulation.run()
+    simulation = started(workers(2), capacity=1)
     assert simulation.app.state.tasks[task("worker:0")].state is TaskState.REGISTERED
     assert told(simulation) == []
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
@@ -33,14 +34,6 @@ def one(simulation: Simulation, who: str = "worker:0", **more: object) -> TaskRe
     return found
 
 
-def begun(spec: JobSpec, capacity: int = 100) -> Simulation:
-    """Everything that can happen by itself has."""
-    simulation = Simulation(spec, capacity)
-    simulation.begin()
-    simulation.run()
-    return simulation
-
-
 def before_registering(spec: JobSpec) -> Simulation:
     """All containers are there, no executor has registered."""
     simulation = Simulation(spec)
@@ -65,7 +58,7 @@ def test_a_container_in_preparation_is_reported() -> None:
 
 def test_the_promised_fields_are_there() -> None:
     """What `tony status --json` promises, by these names."""
-    plain = to_plain(seen(begun(workers(2))))
+    plain = to_plain(seen(started(workers(2))))
     assert {"job", "name", "state", "session", "attempt", "exit_code", "folder", "am", "tasks", "failure"} <= set(plain)
     assert plain["am"] == {"pid": 1, "host": "am"}
     assert {
@@ -132,7 +125,7 @@ def test_after_a_programs_end(
     status: ExitStatus, state: TaskState, code: int | None, signal: str | None, note: str
 ) -> None:
     """No pid any longer; the code or the signal by name; the executor lives as long as its container is held."""
-    simulation = begun(workers(2, max_restarts=1))
+    simulation = started(workers(2, max_restarts=1))
     simulation.exit(task("worker:0"), status)
     simulation.deliver_pending()
     shown = one(simulation, live={task("worker:0"): Live(last_output_age=1.0, last_line="bye")})
@@ -143,7 +136,7 @@ def test_after_a_programs_end(
 
 def test_after_the_jobs_end() -> None:
     """Nothing lives: no application master, no executor, no program; when it ended and how."""
-    simulation = begun(workers(2))
+    simulation = started(workers(2))
     simulation.now = 3.0
     simulation.exit(task("worker:1"), FAILED)
     simulation.settle()
@@ -160,7 +153,7 @@ def test_after_the_jobs_end() -> None:
 
 def test_a_new_session_begins_with_a_clean_sheet() -> None:
     """Codes and notes of the session before are gone, sessions and tries still say what ran last."""
-    simulation = begun(workers(1, max_restarts=1))
+    simulation = started(workers(1, max_restarts=1))
     simulation.exit(task("worker:0"), FAILED)
     simulation.run(until=lambda: simulation.app.state.session == 2)
     shown = one(simulation)
@@ -173,7 +166,7 @@ def test_a_new_session_begins_with_a_clean_sheet() -> None:
 
 def test_the_age_of_the_last_line_is_the_shells_to_say() -> None:
     """It changes too often to be an event."""
-    simulation = begun(workers(1))
+    simulation = started(workers(1))
     assert one(simulation).last_output_age is None
     assert one(simulation, live={task("worker:0"): Live(last_output_age=2.5)}).last_output_age == 2.5
 
@@ -183,7 +176,7 @@ def test_the_age_of_the_last_line_is_the_shells_to_say() -> None:
 
 def test_missing_tasks_are_named() -> None:
     """While the gang forms, one sentence says which tasks are missing, and since when."""
-    simulation = begun(workers(2), capacity=1)
+    simulation = started(workers(2), capacity=1)
     shown = seen(simulation, now=12.0)
     assert mentions(shown.waiting, "12 s", "worker:1")
     assert [(t.state, t.host, t.note) for t in shown.tasks] == [
@@ -220,13 +213,13 @@ def test_the_task_missing_longest_is_named_first() -> None:
 
 def test_sidecars_are_not_missing() -> None:
     """The gang does not wait for them."""
-    simulation = begun(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
+    simulation = started(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
     assert seen(simulation).waiting == ""
 
 
 def test_a_queued_job_has_its_reason() -> None:
     """Without room the job is queued and repeats the scheduler's reason; with room it continues."""
-    simulation = begun(workers(1), capacity=0)
+    simulation = started(workers(1), capacity=0)
     simulation.deliver(ev.Queued(reason="4g are free, 8g are needed, behind job 7"))
     shown = seen(simulation, now=1.0)
     assert shown.state == JobState.QUEUED
@@ -238,7 +231,7 @@ def test_a_queued_job_has_its_reason() -> None:
 
 def test_unmet_conditions_of_a_role_are_reported() -> None:
     """And no others."""
-    simulation = begun(staged())
+    simulation = started(staged())
     assert one(simulation, "chief:0").note == "waiting until prep has succeeded"
     assert mentions(one(simulation, "export:0").note, "chief", "succeeded", "worker")
     for name in ("prep:0", "prep:1"):
@@ -256,7 +249,7 @@ def test_a_role_that_can_never_start_is_reported() -> None:
         board=Role(kind=RoleKind.SIDECAR, after={"prep": AfterCondition.SUCCEEDED}),
         worker=Role(),
     )
-    simulation = begun(spec)
+    simulation = started(spec)
     simulation.exit(task("prep:0"), FAILED)
     simulation.run()
     assert mentions(one(simulation, "board:0").note, "prep", "succeeded")

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.core.sample_states import standing
+from tests.core.simulated import started
 from tests.core.specs import FAILED, OK, roles, task, workers
-from tests.core.test_report_builder import begun, seen
+from tests.core.test_report_builder import seen
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core.report_builder import Live
@@ -23,7 +24,7 @@ from tony.model.states import JobState
 
 def after_success(spec: JobSpec, *ended: str) -> Simulation:
     """Return a job in which some tasks have ended with exit code 0."""
-    simulation = begun(spec)
+    simulation = started(spec)
     for name in ended:
         simulation.exit(task(name), OK)
     simulation.run()
@@ -73,7 +74,7 @@ def test_many_are_named_in_few_words() -> None:
 
 
 def test_nothing_is_reported_without_a_success_or_running_peers() -> None:
-    assert waiting(begun(workers(2)), 600) == ""
+    assert waiting(started(workers(2)), 600) == ""
     assert waiting(after_success(workers(2), "worker:0", "worker:1"), 600) == ""
 
 
@@ -85,7 +86,7 @@ def test_tasks_that_do_not_know_each_other_are_no_peers() -> None:
 
 def test_a_failure_is_none_of_these() -> None:
     """It may not count, and is reported for itself."""
-    simulation = begun(replace(workers(2), failure_policy=FailurePolicy.CHIEF_OR_ALL))
+    simulation = started(replace(workers(2), failure_policy=FailurePolicy.CHIEF_OR_ALL))
     simulation.exit(task("worker:1"), FAILED)
     simulation.run()
     assert waiting(simulation, 600) == ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import FAILED, OK, roles, task, with_restarts
 from tests.facts import mentions
 from tests.support.simulation import Simulation
@@ -31,13 +32,6 @@ def spec(**job: Any) -> JobSpec:
         chief=Role(),
     )
     return replace(shape, **job)
-
-
-def begun(of: JobSpec) -> Simulation:
-    simulation = Simulation(of)
-    simulation.begin()
-    simulation.run()
-    return simulation
 
 
 def running(simulation: Simulation) -> set[str]:
@@ -66,7 +60,7 @@ def test_all_roles_wait_for_every_setup_role() -> None:
     shape = spec()
     assert ("prepare",) == shape.setup_roles
     assert 3 == shape.tracked_count
-    simulation = begun(shape)
+    simulation = started(shape)
     assert running(simulation) == {"prepare:0", "prepare:1"}
     simulation.exit(task("prepare:1"), OK)
     assert running(simulation) == {"prepare:0"}
@@ -86,7 +80,7 @@ def test_setup_needs_no_gang() -> None:
 @pytest.mark.parametrize("mode", DistributedMode)
 def test_it_is_in_no_cluster_spec(mode: DistributedMode) -> None:
     """The others are, once it has succeeded."""
-    simulation = begun(spec(distributed_mode=mode))
+    simulation = started(spec(distributed_mode=mode))
     for number in range(2):
         simulation.exit(task(f"prepare:{number}"), OK)
     simulation.run()
@@ -96,7 +90,7 @@ def test_it_is_in_no_cluster_spec(mode: DistributedMode) -> None:
 
 @pytest.mark.parametrize("policy", FailurePolicy)
 def test_its_failure_fails_the_job_under_every_policy(policy: FailurePolicy) -> None:
-    simulation = begun(spec(failure_policy=policy))
+    simulation = started(spec(failure_policy=policy))
     simulation.exit(task("prepare:1"), FAILED)
     simulation.settle()
     assert simulation.finished
@@ -105,7 +99,7 @@ def test_its_failure_fails_the_job_under_every_policy(policy: FailurePolicy) -> 
 
 def test_a_restart_runs_it_again_until_it_has_succeeded() -> None:
     """All of its tasks, as of any role; after that never again, whichever other task fails."""
-    simulation = begun(with_restarts(spec(), 2))
+    simulation = started(with_restarts(spec(), 2))
     simulation.exit(task("prepare:0"), OK)
     simulation.exit(task("prepare:1"), FAILED)
     assert running(simulation) == {"prepare:0", "prepare:1"}
@@ -122,7 +116,7 @@ def test_a_restart_runs_it_again_until_it_has_succeeded() -> None:
 
 def test_it_keeps_no_container_for_a_restart_that_does_not_concern_it() -> None:
     """What it held is given back as soon as all of it has succeeded."""
-    simulation = begun(with_restarts(spec(), 3))
+    simulation = started(with_restarts(spec(), 3))
     simulation.exit(task("prepare:0"), OK)
     simulation.run()
     assert "prepare" in simulation.containers.values()
@@ -138,7 +132,7 @@ def test_setup_roles_may_wait_for_each_other() -> None:
         fetch=Role(kind=SETUP),
         unpack=Role(kind=SETUP, after={"fetch": AfterCondition.SUCCEEDED}),
     )
-    simulation = begun(both)
+    simulation = started(both)
     for who in ("fetch:0", "unpack:0", "worker:0"):
         assert running(simulation) == {who}
         simulation.exit(task(who), OK)
@@ -164,7 +158,7 @@ def test_a_job_without_roles_is_its_own_chief() -> None:
 def test_exports_reach_all_tasks_that_start_later() -> None:
     """Of other roles, in this session and in later ones; of several tasks the first one's value counts."""
     shape = with_restarts(spec(), 1)
-    simulation = begun(shape)
+    simulation = started(shape)
     exits(simulation, "prepare:0", RESULT="new")
     exits(simulation, "prepare:1", RESULT="old")
     simulation.run()
@@ -182,7 +176,7 @@ def test_exports_reach_all_tasks_that_start_later() -> None:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_the_order_of_reports_makes_no_difference(order: tuple[int, int]) -> None:
     """The first task that has something to pass on, whenever that is heard of."""
-    simulation = begun(spec())
+    simulation = started(spec())
     for number in order:
         exits(simulation, f"prepare:{number}", RESULT=f"of {number}")
     simulation.run()
@@ -191,7 +185,7 @@ def test_the_order_of_reports_makes_no_difference(order: tuple[int, int]) -> Non
 
 def test_a_later_session_may_hand_on_something_else() -> None:
     shape = with_restarts(roles(worker=Role(instances=2, exports=MARKS), ps=Role(kind=RoleKind.UNTRACKED)), 2)
-    simulation = begun(shape)
+    simulation = started(shape)
     for session in (2, 3):
         exits(simulation, "worker:0", RESULT=f"before {session}")
         simulation.exit(task("worker:1"), FAILED)
@@ -205,7 +199,7 @@ def test_a_later_session_may_hand_on_something_else() -> None:
 def test_a_role_does_not_get_its_own_exports() -> None:
     """Its own tasks of a later session start as those of the first did."""
     shape = with_restarts(roles(worker=Role(instances=2, exports=MARKS), ps=Role(kind=RoleKind.UNTRACKED)), 1)
-    simulation = begun(shape)
+    simulation = started(shape)
     exits(simulation, "worker:0", RESULT="7", MORE=None)
     simulation.exit(task("worker:1"), FAILED)
     while simulation.app.state.session < 2:
@@ -219,7 +213,7 @@ def test_a_role_does_not_get_its_own_exports() -> None:
 def test_a_program_that_did_not_succeed_hands_nothing_on(status: ExitStatus) -> None:
     """Who knows what its line is worth."""
     shape = with_restarts(spec(), 1)
-    simulation = begun(shape)
+    simulation = started(shape)
     simulation.exit(task("prepare:0"), status)  # the simulation reports a value of its own with it
     simulation.run()
     assert simulation.app.state.exports == {}
@@ -227,7 +221,7 @@ def test_a_program_that_did_not_succeed_hands_nothing_on(status: ExitStatus) -> 
 
 def test_a_missing_export_is_only_reported() -> None:
     """The variable keeps its value, or is not set; the task has a note."""
-    simulation = begun(spec())
+    simulation = started(spec())
     exits(simulation, "prepare:0", RESULT="7")
     exits(simulation, "prepare:1", RESULT=None)
     noted = simulation.app.state.tasks[task("prepare:1")].note
@@ -237,7 +231,7 @@ def test_a_missing_export_is_only_reported() -> None:
 
 
 def test_an_empty_rest_of_a_line_is_a_value() -> None:
-    simulation = begun(spec())
+    simulation = started(spec())
     exits(simulation, "prepare:1", RESULT="7")
     exits(simulation, "prepare:0", RESULT="")
     simulation.run()
@@ -245,7 +239,7 @@ def test_an_empty_rest_of_a_line_is_a_value() -> None:
 
 
 def test_only_requested_exports_are_accepted() -> None:
-    simulation = begun(spec())
+    simulation = started(spec())
     exits(simulation, "prepare:1", RESULT="7", PATH="/evil")
     exits(simulation, "prepare:0", RESULT="8", LD_PRELOAD="/evil.so")
     simulation.run()
@@ -254,7 +248,7 @@ def test_only_requested_exports_are_accepted() -> None:
 
 def test_a_repeated_start_has_the_exports() -> None:
     """The order that is sent again has the variables, too."""
-    simulation = begun(spec())
+    simulation = started(spec())
     for number in range(2):
         exits(simulation, f"prepare:{number}", RESULT="7")
     simulation.run()
@@ -270,7 +264,7 @@ def test_exports_are_part_of_the_state() -> None:
     """A replay that lost them would start other tasks differently."""
     digests = set()
     for value in ("7", "8", None):
-        simulation = begun(spec())
+        simulation = started(spec())
         exits(simulation, "prepare:0", RESULT=value)
         digests.add(simulation.app.compute_digest())
     assert 3 == len(digests)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import FAILED, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core.deadline import Deadline, Timers
@@ -79,9 +80,7 @@ OTHER: dict[str, Any] = {
 
 
 def running() -> Simulation:
-    simulation = Simulation(with_restarts(workers(2), 1))
-    simulation.begin()
-    simulation.run()
+    simulation = started(with_restarts(workers(2), 1))
     return simulation
 
 

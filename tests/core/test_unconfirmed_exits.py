@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import OK, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
@@ -20,9 +21,7 @@ LOST = task("worker:0")
 
 
 def running(*, until: float = 50.0) -> Simulation:
-    simulation = Simulation(with_restarts(workers(2, stop_grace=GRACE), 1))
-    simulation.begin()
-    simulation.run()
+    simulation = started(with_restarts(workers(2, stop_grace=GRACE), 1))
     simulation.now = until
     return simulation
 
@@ -182,9 +181,7 @@ def test_a_job_that_ends_does_not_wait_for_it() -> None:
 
 def test_it_may_have_succeeded() -> None:
     """An executor that comes back says so; its word counts like any other's."""
-    simulation = Simulation(workers(1, stop_grace=GRACE))
-    simulation.begin()
-    simulation.run()
+    simulation = started(workers(1, stop_grace=GRACE))
     container = simulation.app.state.tasks[LOST].container
     assert container is not None
     simulation.disconnect(container)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.core.simulated import started
 from tests.core.specs import OK, roles, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
@@ -25,9 +26,7 @@ FOUR = workers(4, gang_patience=10.0)
 
 def incomplete(spec: JobSpec = FOUR, capacity: int = 2, *, gangs: bool = False) -> Simulation:
     """A job that has been granted as much as there is room for."""
-    simulation = Simulation(spec, capacity=capacity, gangs=gangs)
-    simulation.begin()
-    simulation.run()
+    simulation = started(spec, capacity=capacity, gangs=gangs)
     return simulation
 
 
