@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from tests.support.simulation import Simulation
 from tony.core.actions import RequestedAction
+from tony.core.report_builder import Live, ReportContext, build_report
+from tony.model.ids import TaskId
+from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 
 Kind = TypeVar("Kind", bound=RequestedAction)
+NO_LIVE_REPORTS: Mapping[TaskId, Live] = {}
 
 
 def started(spec: JobSpec, capacity: int = 1_000_000, *, gangs: bool = True) -> Simulation:
@@ -22,3 +27,9 @@ def started(spec: JobSpec, capacity: int = 1_000_000, *, gangs: bool = True) -> 
 def made(simulation: Simulation, kind: type[Kind]) -> list[Kind]:
     """Every action of a kind so far."""
     return [action for action in simulation.actions if isinstance(action, kind)]
+
+
+def seen(simulation: Simulation, now: float | None = None, live: Mapping[TaskId, Live] = NO_LIVE_REPORTS) -> JobReport:
+    """The report of a job."""
+    around = ReportContext(folder="/home/jobs/sim", user="ann", submitted=999.5, live=live)
+    return build_report(simulation.app, simulation.now if now is None else now, around)

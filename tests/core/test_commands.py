@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.simulated import started
+from tests.core.simulated import seen, started
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.policies.restart_policy import MAX_FREE_RESTARTS
-from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.ids import TaskId
-from tony.model.job_report import JobReport, Restarts
+from tony.model.job_report import Restarts
 from tony.model.states import JobState, TaskState
 
-AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 RESTART = ev.RestartRequested(actor=Actor("ann"))
 
 
 def running(restarts: int = 0) -> Simulation:
     cluster = started(with_restarts(workers(2), restarts))
     return cluster
-
-
-def seen(cluster: Simulation) -> JobReport:
-    return build_report(cluster.app, cluster.now, AROUND)
 
 
 @pytest.mark.parametrize("restarts", [0, 2])

@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.random_jobs import Life
-from tests.core.simulated import started
+from tests.core.simulated import seen, started
 from tests.core.specs import FAILED, OK, roles, task
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.report_builder import ReportContext, build_report
 from tony.core.sentences import describe_note
 from tony.core.state import RoleState
 from tony.core.steps import gang
@@ -26,7 +25,6 @@ from tony.model.job_spec import JobSpec, Role, Timeouts, place_among
 from tony.model.setting_choices import AfterCondition, RoleKind, StopOn
 from tony.model.states import JobState, TaskState
 
-AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 ELASTIC = JobSpec(
     command="x",
     roles={"worker": Role(instances=4, min_instances=2)},
@@ -107,12 +105,12 @@ def test_the_gang_starts_smaller_after_the_wait() -> None:
 def test_reports_of_an_elastic_gang() -> None:
     """For how long it waits; then its size, the tasks left out and the reason."""
     simulation = begun(capacity=3)
-    said = build_report(simulation.app, 4.0, AROUND)
+    said = seen(simulation, 4.0)
     assert mentions(said.waiting, "4 s", "6 s", "worker:3", "gang_wait")
     assert said.sizes == (RoleSize(role="worker", tasks=4, least=2, most=4),)
     simulation.advance()
     simulation.run()
-    said = build_report(simulation.app, simulation.now, AROUND)
+    said = seen(simulation)
     assert said.sizes == (RoleSize(role="worker", tasks=3, least=2, most=4, left_out=("worker:3",)),)
     assert (said.tasks[3].state, said.waiting) == (TaskState.PENDING, "")
     assert mentions(said.tasks[3].note, "session 1", "10 s", "gang_wait")
@@ -133,7 +131,7 @@ def test_never_fewer_than_the_least() -> None:
     simulation.advance()
     simulation.run()
     assert (running(simulation), simulation.demand) == ([], {"worker": 4})
-    assert mentions(build_report(simulation.app, 11.0, AROUND).waiting, "11 s", "worker:1", "worker:2", "worker:3")
+    assert mentions(seen(simulation, 11.0).waiting, "11 s", "worker:1", "worker:2", "worker:3")
     simulation.now, simulation.capacity = 50.0, 3
     simulation.grant()
     simulation.run()
@@ -175,7 +173,7 @@ def test_a_small_session_succeeds_without_those_left_out() -> None:
     for program in simulation.running():
         simulation.exit(program.task, OK)
     simulation.settle()
-    said = build_report(simulation.app, simulation.now, AROUND)
+    said = seen(simulation)
     assert (said.state, said.exit_code) == (JobState.SUCCEEDED, 0)
     assert [each.state for each in said.tasks] == [TaskState.SUCCEEDED] * 2 + [TaskState.STOPPED] * 2
     assert mentions(said.tasks[3].note, "session 1", "10 s", "gang_wait")
@@ -358,7 +356,7 @@ def test_the_application_master_dies_after_any_event(death: int) -> None:
     assert simulation.finished.exit_code == 0
 
 
-def seen(simulation: Simulation, session: int) -> dict[str, list[int]]:
+def find_places(simulation: Simulation, session: int) -> dict[str, list[int]]:
     """Role -> the places that the programs of a session were told, by what was published before they started."""
     places: dict[str, list[int]] = {}
     absent: dict[int, dict[str, tuple[int, ...]]] = {}
@@ -385,7 +383,7 @@ def test_programs_of_a_session_count_without_gaps(chance: Random, most: int, mor
     for action in published(life.cluster):
         count = len(action.spec.roles["worker"])
         assert least <= count <= role.instances
-        found = seen(life.cluster, action.spec.session)
+        found = find_places(life.cluster, action.spec.session)
         assert found.get("worker", []) == list(range(len(found.get("worker", ()))))
         assert len(found.get("worker", ())) in (0, count)
 
@@ -394,4 +392,4 @@ def test_other_jobs_are_as_they_were() -> None:
     """No waiting of this kind, no such events, no sizes."""
     simulation = begun(roles(worker=Role(instances=4)), capacity=3)
     assert timers(simulation) <= {"gang-patience"}
-    assert build_report(simulation.app, 0.0, AROUND).sizes == ()
+    assert seen(simulation, 0.0).sizes == ()

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
-from tests.core.simulated import started
+from tests.core.simulated import seen, started
 from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import events as ev
-from tony.core.report_builder import Live, ReportContext, build_report
+from tony.core.report_builder import Live
 from tony.model.actor import Actor
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.ids import TaskId
-from tony.model.job_report import AmReport, JobReport, TaskReport
+from tony.model.job_report import AmReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import AfterCondition, RoleKind
 from tony.model.states import JobState, TaskState
-
-NO_LIVE_REPORTS: Mapping[TaskId, Live] = {}
-
-
-def seen(simulation: Simulation, now: float | None = None, live: Mapping[TaskId, Live] = NO_LIVE_REPORTS) -> JobReport:
-    around = ReportContext(folder="/home/jobs/sim", user="ann", submitted=999.5, live=live)
-    return build_report(simulation.app, simulation.now if now is None else now, around)
 
 
 def one(simulation: Simulation, who: str = "worker:0", **more: object) -> TaskReport:

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.core.sample_states import standing
-from tests.core.simulated import started
+from tests.core.simulated import seen, started
 from tests.core.specs import FAILED, OK, roles, task, workers
-from tests.core.test_report_builder import seen
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core.report_builder import Live

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.simulated import started
+from tests.core.simulated import seen, started
 from tests.core.specs import OK, roles, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
@@ -14,13 +14,11 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
-from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.setting_choices import AfterCondition, DistributedMode, RoleKind
 from tony.model.states import JobState, TaskState
 
-AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 FOUR = workers(4, gang_patience=10.0)
 
 
@@ -53,7 +51,7 @@ def test_it_gives_way_and_asks_again() -> None:
     assert mentions(ended[0].reason, "worker has 2 of 4", "h (2)", "10 s", "gang_patience")
     simulation.run()
     assert simulation.containers == {}
-    said = build_report(simulation.app, simulation.now, AROUND)
+    said = seen(simulation)
     assert said.waiting.startswith(
         "the gang was incomplete for too long and released its containers; it requests them again"
     )
@@ -77,7 +75,7 @@ def test_killed_while_it_waits_to_ask_again() -> None:
     simulation.run()
     simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     simulation.run()
-    said = build_report(simulation.app, simulation.now, AROUND)
+    said = seen(simulation)
     assert (said.state, {each.note for each in said.tasks}) == (JobState.KILLED, {""})
 
 
