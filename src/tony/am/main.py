@@ -369,7 +369,7 @@ async def _start_web_listener(
     connections.push_async_callback(listener.close)
     try:
         return f"{allocator.host}:{await listener.listen(allocator.listen_host)}"
-    except OSError as error:
+    except InfraError as error:
         log.warning("cannot serve the status page: %s", error)
         return ""
 

@@ -22,7 +22,8 @@ from datetime import UTC, datetime
 from tony import clock
 from tony.am.page_process import PageProcess
 from tony.model.job_report import JobReport
-from tony.rpc.sockets import wait_until_readable
+from tony.rpc.am_address import TlsAddress
+from tony.rpc.sockets import listen_tcp, wait_until_readable
 from tony.units import format_duration
 
 #: Maximum bytes of a request, and its timeout in seconds.
@@ -36,8 +37,6 @@ _MAX_OTHER_CONNECTIONS = 50
 #: Failures of the process, and the seconds within which they occur, after which only the plain page is served.
 _MAX_FAILURES = 3
 _FAILURE_WINDOW_SECONDS = 300.0
-#: Connections waiting to be accepted.
-_BACKLOG = 128
 #: Maximum number of tasks on the page.
 _MAX_SHOWN_TASKS = 2000
 _RELOAD_SECONDS = 5
@@ -75,7 +74,6 @@ class WebListener:
         self._why = why
         self._failed: deque[float] = deque(maxlen=_MAX_FAILURES)
         self._serving: asyncio.Task[None] | None = None
-        self._server: asyncio.Server | None = None
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
         self._connections = {True: 0, False: 0}  # of addresses that are answered, and of others
 
@@ -83,19 +81,10 @@ class WebListener:
         """Start serving and return the port.
 
         Raises:
-            OSError: it cannot listen there.
+            InfraError: it cannot listen there.
         """
-        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-        family, kind, protocol, _, address = found[0]
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setblocking(False)
-            listening.bind(address)
-            listening.listen(_BACKLOG)
-            port: int = listening.getsockname()[1]
-        except BaseException:
-            listening.close()
-            raise
+        listening = await listen_tcp(TlsAddress(host=host, port=0))
+        port: int = listening.getsockname()[1]
         self._serving = asyncio.get_running_loop().create_task(self._answer_on(listening))
         return port
 
@@ -111,9 +100,9 @@ class WebListener:
                 await wait_until_readable(listening)
                 if wrong := await self._process.serve(listening):
                     self._record_failure(wrong)
-            self._server = await asyncio.start_server(self._serve, sock=listening, limit=_MAX_REQUEST_BYTES)
-            async with self._server:
-                await self._server.serve_forever()
+            server = await asyncio.start_server(self._serve, sock=listening, limit=_MAX_REQUEST_BYTES)
+            async with server:
+                await server.serve_forever()
 
     def _record_failure(self, wrong: str) -> None:
         """Record a failure of the process; after too many serve the plain page only."""
