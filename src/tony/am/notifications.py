@@ -7,6 +7,7 @@ only. The AM's log says what became of each, without the address, whose path may
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
@@ -71,8 +72,7 @@ class Notifications:
         self._on = frozenset(notify.on)
         self._job, self._attempt, self._report = job, attempt, report
         self._number = 0
-        self._waiting: deque[_Notification] = deque()
-        self._now: _Notification | None = None
+        self._waiting: deque[_Notification] = deque()  # the first one is being sent
         self._sending: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._started = False
@@ -99,11 +99,10 @@ class Notifications:
         made = _Notification(
             name=what, id=f"{self._job}.{self._attempt}.{self._number}", body=text, since=clock.monotonic()
         )
-        if len(self._waiting) == _MAX_WAITING:
-            log.warning(
-                "the notification that the job %s was dropped: too many are waiting", self._waiting.popleft().did
-            )
         self._waiting.append(made)
+        if len(self._waiting) > _MAX_WAITING:
+            log.warning("the notification that the job %s was dropped: too many are waiting", self._waiting[1].did)
+            del self._waiting[1]
         if self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
 
@@ -121,7 +120,7 @@ class Notifications:
         except TimeoutError:
             self._sending.cancel()
             await asyncio.wait([self._sending])
-            for notice in [*([self._now] if self._now else []), *self._waiting]:
+            for notice in self._waiting:
                 log.warning(
                     "%s was not notified within %g s that the job %s", self._target, FINISH_TIMEOUT_SECONDS, notice.did
                 )
@@ -135,12 +134,11 @@ class Notifications:
 
     async def _send_all(self) -> None:
         while self._waiting:
-            self._now = self._waiting.popleft()
             try:
-                await self._send(self._now)
+                await self._send(self._waiting[0])
             except Exception:  # a bug here must not end the job
                 log.exception("a notification could not be sent")
-            self._now = None
+            self._waiting.popleft()
 
     async def _send(self, each: _Notification) -> None:
         from tony.am.http_post import WebhookRejectedError, post
@@ -166,11 +164,8 @@ class Notifications:
         if self._ending.is_set():
             await asyncio.sleep(FINISH_PAUSE_SECONDS)
             return
-        try:
-            async with asyncio.timeout(pause):
-                await self._ending.wait()
-        except TimeoutError:
-            pass
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), pause)
 
     def _build_headers(self, each: _Notification) -> Mapping[str, str]:
         headers = {
