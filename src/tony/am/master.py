@@ -171,7 +171,7 @@ class Master:
             while self._finish is None:
                 await self._has_work.wait()
                 self._has_work.clear()
-                if self._inbox:
+                if self._inbox and self._finish is None:
                     self._handle_batch()
         finally:
             if self._timer:
