@@ -229,7 +229,6 @@ def test_files_of_ours_are_kept_by_browsers(app: ASGIApp) -> None:
 
 def test_the_charts_are_those_that_were_tried() -> None:
     """Another version of their code may break a policy, or draw something else."""
-    assert load_assets().has_charts
     assert b"v1.6.18" in load_assets()["uplot.js"].content[:300]
 
 

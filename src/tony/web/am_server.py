@@ -32,7 +32,7 @@ from tony.linux.socket_owners import peer_uid
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
 from tony.web.app import create
-from tony.web.single_job_provider import SingleJobProvider
+from tony.web.job_provider import SingleJobProvider
 from tony.web.user_authentication import AuthConfig, Authenticator, TrustedProxy
 from tony.web.uvicorn_server import serve
 

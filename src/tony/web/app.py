@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tony.errors import ExitCode, OverloadedError, RecordError, TonyError
 from tony.web import metrics_endpoint
 from tony.web.api.server import Api
-from tony.web.assets import load_assets
+from tony.web.assets import find_served
 from tony.web.authorization import UNAUTHENTICATED, AccessDenied, User
 from tony.web.job_provider import JobProvider
 from tony.web.pages import PAGES, Page
@@ -185,7 +185,7 @@ def _render_problem_page(page_request: PageRequest, status: int, title: str, wha
 
 async def _serve_asset(request: Request) -> Response:
     """Return a static file. It needs no authentication: it is the same for every user."""
-    asset = load_assets().find_served(request.path_params["name"])
+    asset = find_served(request.path_params["name"])
     if asset is None:
         return Response("File not found.", 404, media_type="text/plain")
     headers = {"ETag": asset.etag, "Cache-Control": _CACHE_FOREVER}

@@ -6,6 +6,7 @@ Browsers may cache them forever: changed content has a new name. Nothing is load
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
@@ -25,59 +26,47 @@ class Asset:
     """A static file.
 
     Attributes:
+        plain_name: `style.css`.
         name: under which it is served: `style.1f2e3d4c.css`.
         etag: of HTTP, including the quotes.
     """
 
+    plain_name: str
     name: str
     content: bytes
     media_type: str
     etag: str
 
 
-class Assets:
-    """All static files. Code uses names without the digest: `assets["style.css"]`.
-
-    Attributes:
-        has_charts: the chart library is installed.
-    """
-
-    def __init__(self) -> None:
-        found = [
-            _build_asset(name, (resources.files("tony.web") / "assets" / name).read_bytes()) for name in _OWN_FILES
-        ]
-        folder = _find_charts()
-        self.has_charts = folder is not None
-        if folder is not None:
-            found += [_build_asset(name, (folder / file).read_bytes()) for name, file in _FOREIGN.items()]
-        self._by_plain = {_strip_fingerprint(asset.name): asset for asset in found}
-        self._served = {asset.name: asset for asset in found}
-
-    def __getitem__(self, name: str) -> Asset:
-        return self._by_plain[name]
-
-    def find_served(self, name: str) -> Asset | None:
-        """Return the file with the name in a URL; None if there is none."""
-        return self._served.get(name)
-
-
 @cache
-def load_assets() -> Assets:
-    """Return the static files, read at the first call."""
-    return Assets()
+def load_assets() -> Mapping[str, Asset]:
+    """Return the static files by their names without digest (`style.css`), read at the first call.
+
+    Without `uplot.js` the chart library is not installed.
+    """
+    folder = resources.files("tony.web") / "assets"
+    found = [_build_asset(name, (folder / name).read_bytes()) for name in _OWN_FILES]
+    charts = _find_charts()
+    if charts is not None:
+        found += [_build_asset(name, (charts / file).read_bytes()) for name, file in _FOREIGN.items()]
+    return {asset.plain_name: asset for asset in found}
+
+
+def find_served(name: str) -> Asset | None:
+    """Return the file with the name in a URL; None if there is none."""
+    return next((asset for asset in load_assets().values() if asset.name == name), None)
 
 
 def _build_asset(name: str, content: bytes) -> Asset:
     digest = hashlib.sha256(content).hexdigest()
     stem, _, ending = name.rpartition(".")
     return Asset(
-        name=f"{stem}.{digest[:10]}.{ending}", content=content, media_type=_TYPES[ending], etag=f'"{digest[:32]}"'
+        plain_name=name,
+        name=f"{stem}.{digest[:10]}.{ending}",
+        content=content,
+        media_type=_TYPES[ending],
+        etag=f'"{digest[:32]}"',
     )
-
-
-def _strip_fingerprint(name: str) -> str:
-    stem, _, ending = name.rpartition(".")
-    return f"{stem.rpartition('.')[0]}.{ending}"
 
 
 def _find_charts() -> Traversable | None:

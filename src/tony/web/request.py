@@ -86,17 +86,17 @@ class PageRequest:
             raise PageError(400, "Invalid address", f"{name} must be a whole number.")
         return min(max(int(text), least), most)
 
-    async def find_job(self) -> tuple[DirectoryJobView, JobReport]:
-        """Return the job that the address names, and its report.
+    async def find_job(self, job: str = "") -> tuple[DirectoryJobView, JobReport]:
+        """Return a job, by default the one that the address names, and its report.
 
         Raises:
             PageError: there is none, or the user may not see it; the response does not reveal which.
             TonyError: its directory cannot be read.
         """
-        job = self.only or self.request.path_params["job"]
+        job = job or self.only or self.request.path_params["job"]
         if found := await find_job(self.portal_user, self.provider, job):
             return found
-        raise PageError(404, "Job not found", "It does not exist, or you do not have permission to view it.")
+        raise PageError(404, "Job not found", f"{job[:80]} does not exist, or you do not have permission to view it.")
 
     def find_task(self, report: JobReport) -> TaskId:
         """Return the task that the address names.

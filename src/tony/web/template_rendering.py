@@ -87,7 +87,7 @@ def _render_html(template: str, page_request: PageRequest, values: dict[str, obj
         "only": page_request.only,
         "provider": page_request.provider,
         "asset": lambda name: page_request.links.to_asset(found[name].name),
-        "has_charts": found.has_charts,
+        "has_charts": "uplot.js" in found,
         "logged_in": page_request.portal_user.how is AuthMethod.SESSION,
     }
     # Pages also show error messages, commands and the like of user programs, which may contain secrets.

@@ -198,7 +198,7 @@ import asyncio, tony.web.am_server, tony.web.template_rendering, tony.web.assets
 import anyio._backends._asyncio, tony.advice.engine
 tony.web.template_rendering.prepare()
 assert tony.advice.engine.load_heuristics()[0]
-print("charts", tony.web.assets.load_assets().has_charts)
+print("charts", "uplot.js" in tony.web.assets.load_assets())
 names = {"tony", "starlette", "jinja2", "markupsafe", "uvicorn", "h11", "anyio", "idna", "click"}
 for name, module in sorted(sys.modules.items()):
     if name.partition(".")[0] in names and not (module.__file__ or "").startswith((root, more)):

@@ -1,13 +1,12 @@
 """The pages: each reads the address, queries the job provider, and renders its template.
 
-jobs        all jobs, with search, filters and sorting
+jobs        all jobs, with search, filters and sorting; unused resources by user and week
 job         overview of one job: progress, failure, timeline, goodput
 job_tabs    its events, recommendations, configuration and files
 tasks       its tasks, and one task
 log         the output of a task
 metrics     metrics as charts and tables
 compare     two jobs side by side
-waste       reserved but unused GPU- and GB-hours, by user and week
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.responses import Response
 
-from tony.web.pages import compare, job, job_tabs, jobs, log, metrics, tasks, waste
+from tony.web.pages import compare, job, job_tabs, jobs, log, metrics, tasks
 from tony.web.request import PageRequest
 
 Page = Callable[[PageRequest], Awaitable[Response]]
@@ -24,9 +23,9 @@ Page = Callable[[PageRequest], Awaitable[Response]]
 _LOG = "/job/{job}/log/{task}/{stream}"
 #: Address -> page. A single-job server has only the pages of the job, without the prefix `/job/{job}`.
 PAGES: Sequence[tuple[str, Page]] = (
-    ("/", jobs.render_page),
+    ("/", jobs.render_jobs),
     ("/compare", compare.render_page),
-    ("/waste", waste.render_page),
+    ("/waste", jobs.render_waste),
     ("/job/{job}", job.render_page),
     ("/job/{job}/timeline", job.render_timeline),
     ("/job/{job}/tasks", tasks.render_tasks),

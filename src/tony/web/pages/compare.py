@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from starlette.responses import Response
 
 from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, SettingDifference, change, compare_jobs
-from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.metric_definitions import OF_PROGRAMS, find_unit
-from tony.web.authorization import find_job, list_visible_jobs
+from tony.web.authorization import list_visible_jobs
 from tony.web.page_text import NOTHING, format_count, format_hours, format_metric, format_percent, format_seconds
 from tony.web.pages.job_layout import build_frame
 from tony.web.request import PageError, PageRequest
@@ -42,7 +41,7 @@ async def render_page(page_request: PageRequest) -> Response:
     names = [name for name in (page_request.get_word("a"), page_request.get_word("b")) if name]
     if not names:
         raise PageError(400, "No jobs given", "Open a job and choose Compare.")
-    found = [await _load_job(page_request, name) for name in names]
+    found = [await page_request.find_job(name) for name in names]
     reports = [report for _, report in found]
     values = await build_frame(page_request, *found[0], "compare")
     same, others = await _find_others(page_request, reports)
@@ -65,12 +64,6 @@ async def render_page(page_request: PageRequest) -> Response:
             "metrics": _build_metric_rows(compares),
         }
     return render("compare.html", page_request, values)
-
-
-async def _load_job(page_request: PageRequest, job: str) -> tuple[DirectoryJobView, JobReport]:
-    if found := await find_job(page_request.portal_user, page_request.provider, job):
-        return found
-    raise PageError(404, "Job not found", f"{job[:80]} does not exist, or you do not have permission to view it.")
 
 
 async def _find_others(page_request: PageRequest, reports: Sequence[JobReport]) -> tuple[list[JobHead], list[JobHead]]:
