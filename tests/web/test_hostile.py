@@ -24,7 +24,6 @@ from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.layout import Home, JobFolder
-from tony.web.api.server import OPERATIONS
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 
@@ -188,7 +187,7 @@ def test_names_lines_and_reasons_are_text(home: Home) -> None:
 
 
 def test_hidden_jobs_do_not_exist_for_others(home: Home) -> None:
-    """No list, no page and no operation tells whether there is such a job."""
+    """No list and no page tells whether there is such a job; `test_ownership.py` has the same of operations."""
     keep(home)
     app = portal(home)
     status, text = ask(app, "/api/v1/jobs", "ben")
@@ -196,15 +195,6 @@ def test_hidden_jobs_do_not_exist_for_others(home: Home) -> None:
     assert JOB not in ask(app, "/", "ben")[1]
     for page in PAGES:
         assert ask(app, f"/job/{JOB}{page}", "ben")[0] == 404, page
-    for each in OPERATIONS:
-        if "{job}" in each.path:
-            path = f"/api/v1{each.path}".replace("{job}", JOB).replace("{name}", "worker-0.s1.t1.out")
-            needed = [known.name for known in each.parameters if known.required and not known.in_path]
-            words = "&".join(f"{name}={VALUES[name]}" for name in needed)
-            told = json.loads(ask(app, f"{path}?{words}", "ben", method=each.method)[1])
-            here = json.loads(ask(app, f"{path.replace(JOB, 'no')}?{words}", "ben", method=each.method)[1])
-            assert told == here, each.name
-            assert told["error"]["status"] in (403, 404), each.name
     own = "local-20260101-000000-000be0"
     keep(home, own, user="ben")
     answers = [ask(app, f"/api/v1/jobs/{own}/compare?with={other}", "ben") for other in (own, JOB, "no")]

@@ -132,9 +132,6 @@ def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
 
 #: First character of reserved words: a private-use character, which the tokenizer takes for a letter.
 _MARK = "\ue000"
-#: Maximum characters indexed and kept of names and messages, which can be of any length.
-MAX_NAME_CHARACTERS = 200
-MAX_REASON_CHARACTERS = 500
 #: Maximum words of a search.
 _MAX_WORDS = 12
 #: Minimum letters of a last word that matches as a prefix; indexed prefixes are shorter.

@@ -55,7 +55,7 @@ class GoodputShare:
     width: str
 
 
-_BUCKETS = {
+BUCKET_TEXTS = {
     Bucket.QUEUE: "waiting: not enough free resources",
     Bucket.ALLOCATE: "waiting for containers",
     Bucket.SET_UP: "container setup",
@@ -202,7 +202,7 @@ def _build_goodput_values(ledger: GoodputLedger | Unknown | None) -> object:
         return None
     at = 0.0
     shares: list[GoodputShare] = []
-    for bucket, what in _BUCKETS.items():
+    for bucket, what in BUCKET_TEXTS.items():
         seconds = ledger.seconds[bucket.value]
         share = (seconds or 0.0) / ledger.whole
         shares.append(

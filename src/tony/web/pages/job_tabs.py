@@ -74,12 +74,7 @@ async def render_settings(page_request: PageRequest) -> Response:
     """Return the resolved configuration: every value that was set, or all, and where it was set."""
     view, report = await page_request.find_job()
     values = await build_frame(page_request, view, report, "settings")
-    record = await await_part(view.record())
-    rows = (
-        record
-        if record is None or isinstance(record, Unknown)
-        else await await_part(to_thread(list_recorded_rows, record))
-    )
+    rows = await await_part(_load_rows(view))
     every = page_request.get_word("all") == "yes"
     if isinstance(rows, tuple):
         values["default_count"] = sum(row.source == "default" for row in rows)

@@ -12,12 +12,14 @@ from starlette.responses import Response
 
 from tony import clock
 from tony.advice.wasted_hours import Hours, WeekOfWaste
+from tony.history.goodput import Bucket
 from tony.model.job_query import DAMAGED, Facet, Facets, JobSort, Query, from_words, to_words
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.web.authorization import list_visible_jobs
 from tony.web.job_advice import MAX_JOBS, WEEK, compute_waste
 from tony.web.page_text import format_day
+from tony.web.pages.job import BUCKET_TEXTS
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import TableColumn, render
 
@@ -130,9 +132,7 @@ _WEEKS = (1, 4, 12, 52)
 #: Reasons, in the order of the page.
 _PARTS = {
     "unused": "requested but never used",
-    "redone": "recomputing lost steps",
-    "restart": "from a failure until tasks ran again",
-    "idle": "exited, container not yet released",
+    **{bucket.value: BUCKET_TEXTS[bucket] for bucket in (Bucket.REDONE, Bucket.RESTART, Bucket.IDLE)},
 }
 
 
