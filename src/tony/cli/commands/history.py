@@ -27,31 +27,17 @@ _LABELS = {"measured": "metrics"}
 def command(job: str, as_json: bool) -> None:
     """Show the summary of JOB and where its files are."""
     home, name = job_id(job)
-    report = load_report(home, name)
-    places = _find_places(home.job(name))
+    report, folder = load_report(home, name), home.job(name)
+    places = _find_places(folder)
     if as_json:
-        print_json(
-            {
-                "job": name,
-                "places": {word.replace(" ", "_"): str(path) for word, path in places.items()},
-                "report": report,
-                "sessions": _find_sessions(home.job(name), report),
-            }
-        )
+        paths = {word.replace(" ", "_"): str(path) for word, path in places.items()}
+        print_json({"job": name, "places": paths, "report": report, "sessions": _find_sessions(folder, report)})
         return
-    say_all(
-        format_table(
-            [
-                ("directory", str(home.job(name).path)),
-                *((_LABELS.get(word, word), str(path)) for word, path in places.items()),
-            ]
-        )
-    )
+    labelled = [(_LABELS.get(word, word), str(path)) for word, path in places.items()]
+    say_all(format_table([("directory", str(folder.path)), *labelled]))
     say()
-    folder = home.job(name)
-    say_all(
-        format_status(report, find_columns(), find_further_sessions(folder, report), find_lone_restarts(folder, report))
-    )
+    sessions, restarts = find_further_sessions(folder, report), find_lone_restarts(folder, report)
+    say_all(format_status(report, find_columns(), sessions, restarts))
 
 
 def _find_sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:

@@ -49,25 +49,25 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     One row per series and task; with more than 20 tasks, unless --task names some, one per series and role.
     """
     home, name = job_id(job)
-    record = record_of(home, name)
+    record, folder = record_of(home, name), home.job(name)
     every = tuple(map(str, record.spec.task_ids))
     selected = select_named_tasks(name, record.spec.task_ids, tasks)
     selected_tasks = [task for task in every if selected is None or task in selected]
     named = tuple(filter(None, (series or "").split(",")))
     patterns = named or (("*",) if as_csv or as_json else _DEFAULT_SERIES)
-    live = not home.job(name).summary.exists()
+    live = not folder.summary.exists()
     if live:
-        _fetch_job_dir(home.job(name))
-    _check_series(home.job(name), every, named, live=live)
+        _fetch_job_dir(folder)
+    _check_series(folder, every, named, live=live)
     unicode = knows_unicode(sys.stdout)
     if not (as_csv or as_json) and selected is None and len(every) > _MAX_TASK_ROWS:
-        lines = _format_role_rows(home.job(name), patterns, unicode=unicode)
+        lines = _format_role_rows(folder, patterns, unicode=unicode)
         if len(lines) > 1:
             say_all(lines)
             return
-    measures = [] if as_csv else asyncio.run(load_series(home.job(name), selected_tasks, patterns, points, live=live))
-    if not (_print_csv(home.job(name), selected_tasks, patterns, points, live=live) if as_csv else measures):
-        _explain_absence(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
+    measures = [] if as_csv else asyncio.run(load_series(folder, selected_tasks, patterns, points, live=live))
+    if not (_print_csv(folder, selected_tasks, patterns, points, live=live) if as_csv else measures):
+        _explain_absence(folder, record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
         if as_csv:
             print(format_csv_heading())
     if as_json and not as_csv:
