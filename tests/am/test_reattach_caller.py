@@ -14,6 +14,7 @@ from tony.am import reattach_caller
 from tony.am.reattach_caller import MAX_PARALLEL, ReattachCaller, call_executors
 from tony.client.credential_creation import make_credentials
 from tony.errors import ProtocolError
+from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
@@ -23,6 +24,7 @@ from tony.rpc.am_address import is_callable
 
 JOB = make_credentials(tls=True)
 HERE = "tls:10.0.0.7:4711"
+LIAR, GONE = TaskId("liar", 0), TaskId("gone", 0)
 
 
 class Listener:
@@ -110,23 +112,23 @@ async def test_a_silent_executor_is_not_waited_for(monkeypatch: pytest.MonkeyPat
 
 async def test_all_come_in_the_end() -> None:
     """Also one that listens late; an attached executor is not called."""
-    calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
+    calls = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
 
     def comes(who: str) -> Callable[[RpcConnection, Message], None]:
         def answer(peer: RpcConnection, message: Message) -> None:
             peer.send(Done())
-            calls.on_attached(who)
+            calls.on_attached(TaskId(who, 0))
 
         return answer
 
     listeners = {name: Listener(comes(name)) for name in "abcd"}
     addresses = {name: await listener.open() for name, listener in listeners.items()}
     await listeners["d"].close()
-    done = asyncio.ensure_future(calls.call_all(addresses))
+    done = asyncio.ensure_future(calls.call_all({TaskId(name, 0): where for name, where in addresses.items()}))
     await wait_until(lambda: all(listeners[name].heard for name in "abc"))
     late = Listener(comes("d"))
     await late.open(addresses["d"])
-    calls.on_attached("unknown")
+    calls.on_attached(TaskId("unknown", 0))
     assert await done == frozenset()
     assert [len(listener.heard) for listener in (*listeners.values(), late)] == [1, 1, 1, 0, 1]
     for listener in (*listeners.values(), late):
@@ -137,11 +139,11 @@ async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says that it comes, and does not, is called again; in the end the caller is told who is missing."""
     monkeypatch.setattr(reattach_caller, "_CONNECT_SECONDS", 0.05)
     liar = Listener()
-    calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=1.0)
+    calls = ReattachCaller(JOB.am, 2, HERE, timeout=1.0)
     gone = Listener()
     nowhere = await gone.open()
     await gone.close()
-    assert await calls.call_all({"liar": await liar.open(), "gone": nowhere}) == {"liar", "gone"}
+    assert await calls.call_all({LIAR: await liar.open(), GONE: nowhere}) == {LIAR, GONE}
     assert len(liar.heard) > 1
     assert not calls.superseded
     await liar.close()
@@ -150,8 +152,8 @@ async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_superseded_attempt_stops_calling() -> None:
     """An executor answers that it has obeyed a later AM attempt."""
     wise = Listener(refuse(Code.SUPERSEDED))
-    calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
-    assert await calls.call_all({"wise": await wise.open()}) == {"wise"}
+    calls = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
+    assert await calls.call_all({LIAR: await wise.open()}) == {LIAR}
     assert calls.superseded
     await wise.close()
 
@@ -162,7 +164,7 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     called: Counter[int] = Counter()
 
     async def scenario() -> None:
-        calls: ReattachCaller[int] = ReattachCaller(JOB.am, 2, HERE, timeout=25.0)
+        calls = ReattachCaller(JOB.am, 2, HERE, timeout=25.0)
 
         async def call(address: str, *rest: object) -> bool:
             nonlocal at_once, most
@@ -174,11 +176,11 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.sleep(0.5 if is_dead else 0)
             at_once -= 1
             if not is_dead:
-                calls.on_attached(who)
+                calls.on_attached(TaskId("worker", who))
             return not is_dead
 
         monkeypatch.setattr(reattach_caller, "call_executors", call)
-        assert await calls.call_all({who: str(who) for who in range(10_000)}) == frozenset()
+        assert await calls.call_all({TaskId("worker", who): str(who) for who in range(10_000)}) == frozenset()
 
     play(scenario)
     assert most == MAX_PARALLEL
@@ -186,5 +188,5 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_first_attempt_calls_no_executors() -> None:
-    calls: ReattachCaller[str] = ReattachCaller(JOB.am, 1, HERE, timeout=20.0)
+    calls = ReattachCaller(JOB.am, 1, HERE, timeout=20.0)
     assert await calls.call_all({}) == frozenset()

@@ -75,11 +75,15 @@ async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], t
     from http.client import HTTPException, RemoteDisconnected  # late: most jobs have no webhook
 
     opened: list[HTTPConnection] = []
+    is_given_up = False
 
     def exchange() -> int:
         connection = _create_connection(target, timeout)
         opened.append(connection)
         with contextlib.closing(connection):
+            connection.connect()
+            if is_given_up:
+                return 0
             connection.request("POST", target.path, body, {**headers, "Connection": "close"})
             return connection.getresponse().status
 
@@ -97,6 +101,7 @@ async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], t
     except RuntimeError as error:  # no thread can be started
         raise WebhookRejectedError(str(error), is_retryable=True) from None
     finally:
+        is_given_up = True
         for connection in opened:
             if connection.sock:  # its thread is still waiting
                 with contextlib.suppress(OSError):

@@ -303,9 +303,7 @@ class Master:
             from tony.am.reattach_caller import ReattachCaller  # late: most jobs have a single AM attempt
 
             timeout = self.job.record.spec.heartbeat_timeout
-            calls: ReattachCaller[TaskId] = ReattachCaller(
-                self._credentials.am, self._attempt, self._addresses.am, timeout
-            )
+            calls = ReattachCaller(self._credentials.am, self._attempt, self._addresses.am, timeout)
             self._on_attached = calls.on_attached
             await calls.call_all(addresses)
             if calls.superseded:

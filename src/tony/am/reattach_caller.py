@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
 
 from tony.errors import ConnectionFailedError, ProtocolError
+from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
@@ -31,8 +31,6 @@ MAX_PARALLEL = 64
 _BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
 #: Seconds within which an executor that has answered should have connected.
 _CONNECT_SECONDS = 2.0
-
-Who = TypeVar("Who", bound=Hashable)
 
 
 async def call_executors(address: str, credentials: AmCredentials, attempt: int, own_address: str) -> bool:
@@ -90,7 +88,7 @@ async def find_refused(addresses: Sequence[str]) -> list[bool]:
     return await asyncio.gather(*map(is_refused, addresses))
 
 
-class ReattachCaller(Generic[Who]):
+class ReattachCaller:
     """Calls many executors until each has connected, or the timeout has passed.
 
     Args:
@@ -108,16 +106,16 @@ class ReattachCaller(Generic[Who]):
         self._attempt = attempt
         self._address = address
         self._timeout = timeout
-        self._missing: dict[Who, str] = {}
+        self._missing: dict[TaskId, str] = {}
         self._slots = asyncio.Semaphore(MAX_PARALLEL)
         self._all_attached = asyncio.Event()
 
-    def on_attached(self, who: Who) -> None:
+    def on_attached(self, task: TaskId) -> None:
         """Note that an executor has connected, whether it was expected or not."""
-        if self._missing.pop(who, None) is not None and not self._missing:
+        if self._missing.pop(task, None) is not None and not self._missing:
             self._all_attached.set()
 
-    async def call_all(self, addresses: Mapping[Who, str]) -> frozenset[Who]:
+    async def call_all(self, addresses: Mapping[TaskId, str]) -> frozenset[TaskId]:
         """Call executors until all have connected; return those that did not. Call it once.
 
         Args:
@@ -128,7 +126,7 @@ class ReattachCaller(Generic[Who]):
         self._missing.update(addresses)
         log.info("calling %d executors", len(addresses))
         async with asyncio.TaskGroup() as group:
-            callers = [group.create_task(self._call_until_attached(who)) for who in addresses]
+            callers = [group.create_task(self._call_until_attached(task)) for task in addresses]
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._all_attached.wait()
@@ -138,16 +136,16 @@ class ReattachCaller(Generic[Who]):
                 caller.cancel()
         return frozenset(self._missing)
 
-    async def _call_until_attached(self, who: Who) -> None:
+    async def _call_until_attached(self, task: TaskId) -> None:
         for pause in _BACKOFF:
             async with self._slots:
-                address = self._missing.get(who)
+                address = self._missing.get(task)
                 if address is None:
                     return
                 try:
                     is_coming = await call_executors(address, self._credentials, self._attempt, self._address)
                 except ProtocolError as error:
-                    log.error("%s has obeyed a later AM attempt: %s", who, error)
+                    log.error("%s has obeyed a later AM attempt: %s", task, error)
                     self.superseded = True
                     self._all_attached.set()
                     return
