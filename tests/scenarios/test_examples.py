@@ -106,7 +106,7 @@ def test_pytorch_rpc(lab: Lab) -> None:
 
 
 @only_on("local", why=SAME)
-@pytest.mark.long  # an environment of its own; tests/am/test_start_messages.py has the address by which the roles meet
+@pytest.mark.long  # its own environment; the address: tests/am/test_executor_instructions.py
 @pytest.mark.timeout(BUILD)
 def test_dask(lab: Lab) -> None:
     """The client finds the scheduler by its address; the job ends with the client."""
