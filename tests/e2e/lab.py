@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tony.linux.process import with_marker
+from tony.linux.process import is_alive, is_stopped, with_marker
 from tony.model.layout import Home, JobFolder
 
 #: Seconds. These machines have two noisy cores; nothing here is a measurement.
@@ -290,7 +291,7 @@ class Lab:
         found = set(with_marker(f"TONY_TASK={job}/")) | set(with_marker(f"TONY_EXECUTOR={job}/"))
         with contextlib.suppress(OSError, ValueError, KeyError):
             found.update(self.masters(job))
-        return sorted(pid for pid in found if _lives(pid))
+        return sorted(pid for pid in found if is_alive(pid))
 
     def wait_removed(self, job: str, ceiling: float = CEILING) -> None:
         """Waits until nothing of a job runs any longer."""
@@ -336,17 +337,39 @@ def one_user(make: Callable[[Path], AnyLab]) -> Iterator[AnyLab]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lives(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
-
-
 def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     """Sends a signal to one process that this test started."""
     os.kill(pid, number)
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Suspend a process; it may be killed meanwhile."""
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: is_stopped(pid) or not is_alive(pid), f"{pid} is suspended")
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def load_script(path: Path) -> Any:
+    """Import a file that is no part of a package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def start_family(lab: Lab, head: str = "") -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import httpx
 import pytest
 
-from tests.e2e.lab import until
+from tests.e2e.lab import load_script, until
 from tests.web.sample_jobs import keep
 from tony.model.layout import Home
 
@@ -22,21 +20,12 @@ ROOT = Path(__file__).parents[2]
 JOB = "local-20260101-000000-0a1b2c"
 
 
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_its_last_line_is_the_address_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says to type starts a portal that has the page there; one that runs already is named."""
     keep(Home(tmp_path / "home"), JOB)
     monkeypatch.setenv("TONY_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    demo = loaded("demo")
+    demo = load_script(ROOT / "scripts" / "demo.py")
     assert 8600 in demo.PORTS
     monkeypatch.setattr(demo, "PORTS", ())  # any port: others may do the same on this machine just now
     way_to_its_page = demo.way_to_its_page

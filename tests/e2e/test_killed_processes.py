@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import Lab, start_family, until
+from tests.e2e.lab import Lab, command_of, start_family, until
 
 pytestmark = pytest.mark.e2e
 
@@ -19,25 +19,20 @@ def test_the_watchdog_is_killed(lab: Lab) -> None:
     executor = lab.tasks(job)["worker:0"]["executor_pid"]
     program = lab.tasks(job)["worker:0"]["pid"]
     children = Path(f"/proc/{executor}/task/{executor}/children")
-    watchdogs = [int(pid) for pid in children.read_text().split() if int(pid) != program and _ours(int(pid))]
+    watchdogs = [
+        int(pid) for pid in children.read_text().split() if int(pid) != program and b"tony" in command_of(int(pid))
+    ]
     assert watchdogs
     for pid in watchdogs:
         os.kill(pid, signal.SIGKILL)
     until(lambda: not any(Path(f"/proc/{pid}/root").exists() for pid in watchdogs), "the watchdog is gone")
     until(
-        lambda: [int(p) for p in children.read_text().split() if int(p) != program and _ours(int(p))],
+        lambda: [int(p) for p in children.read_text().split() if int(p) != program and b"tony" in command_of(int(p))],
         "there is a new watchdog",
     )
     os.kill(executor, signal.SIGKILL)
     assert lab.wait(job)["failure"]["cause"] == "lost"
     lab.wait_removed(job, 30)
-
-
-def _ours(pid: int) -> bool:
-    try:
-        return b"tony" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def test_sigterm_to_the_am(lab: Lab) -> None:

@@ -6,17 +6,15 @@ their own.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.e2e import linkedin_examples
-from tests.e2e.lab import Lab
+from tests.e2e.lab import Lab, load_script
 from tests.e2e.linkedin_examples import FOLDER, accuracy
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework, pytest.mark.timeout(600)]
@@ -54,7 +52,7 @@ def test_tensorflow_low_level(lab: Lab) -> None:
 
 def test_images_may_be_mnist(tmp_path: Path) -> None:
     """A folder with mnist.npz counts; without one, scikit-learn's digits are there."""
-    images = loaded(FOLDER / "mnist-tensorflow" / "images.py")
+    images = load_script(FOLDER / "mnist-tensorflow" / "images.py")
     sizes = [part.shape for part in images.load(str(tmp_path))]
     assert sizes == [(1437, 8, 8), (360, 8, 8), (1437,), (360,)]
     pixels, labels = np.full((3, 28, 28), 255, "uint8"), np.arange(3)
@@ -62,15 +60,6 @@ def test_images_may_be_mnist(tmp_path: Path) -> None:
     train_x, test_x, train_y, _ = images.load(str(tmp_path))
     assert (train_x.shape, test_x.shape, train_x.max()) == ((3, 28, 28), (1, 28, 28), 1.0)
     assert train_y.tolist() == [0, 1, 2]
-
-
-def loaded(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_example_is_tested() -> None:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.lab import CEILING, Lab, kill, until
+from tests.e2e.lab import CEILING, Lab, command_of, frozen, kill, until
 from tony.linux import process
 
 pytestmark = pytest.mark.e2e
@@ -93,16 +90,9 @@ def gone(lab: Lab, job: str) -> None:
 
 def naming(job: str) -> list[int]:
     """Processes whose command line names the job's folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                text = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if f"jobs/{job}".encode() in text and text.startswith(b"tony."):
-                found.append(int(entry.name))
-    return found
+    others = [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if int(entry.name) != os.getpid()]
+    commands = {pid: command_of(pid) for pid in others}
+    return [pid for pid, text in commands.items() if f"jobs/{job}".encode() in text and text.startswith(b"tony.")]
 
 
 def claims(lab: Lab) -> list[str]:
@@ -111,18 +101,6 @@ def claims(lab: Lab) -> list[str]:
 
 def log_of(lab: Lab, job: str) -> str:
     return (lab.home / "jobs" / job / "am.log").read_text()
-
-
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        try:
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass
 
 
 # --- nothing is lost --------------------------------------------------------------------------------------------------

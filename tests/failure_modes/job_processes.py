@@ -48,11 +48,3 @@ def children(pid: int) -> Iterator[int]:
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             yield from map(int, (thread / "children").read_text().split())
-
-
-def state_of(pid: int) -> str:
-    """The kernel's letter for it: R, S, D, T (stopped), Z; empty if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

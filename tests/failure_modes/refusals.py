@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.lab import CEILING, Lab
+from tests.e2e.lab import CEILING, Lab, command_of
 
 
 def refused(lab: Lab, done: subprocess.CompletedProcess[str], *errors: str) -> None:
@@ -41,16 +41,9 @@ def nothing_left(lab: Lab) -> None:
 
 def running(lab: Lab) -> list[str]:
     """Command lines of processes that name the lab's folder."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            except OSError:
-                continue
-            if str(lab.root) in line:
-                found.append(line)
-    return found
+    others = [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if int(folder.name) != os.getpid()]
+    lines = [command_of(pid).replace(b"\0", b" ").decode(errors="replace").strip() for pid in others]
+    return [line for line in lines if str(lab.root) in line]
 
 
 def python(lab: Lab, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

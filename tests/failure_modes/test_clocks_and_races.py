@@ -12,9 +12,10 @@ from collections import Counter
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
-from tests.failure_modes.job_processes import children, parts_of, state_of
+from tests.failure_modes.job_processes import children, parts_of
 from tests.failure_modes.refusals import running
 from tests.support.child_modules import module_setting
+from tony.linux.process import is_alive
 
 pytestmark = pytest.mark.e2e
 
@@ -243,7 +244,7 @@ def test_the_fork_server_is_killed(lab: Lab) -> None:
     (starter,) = {pid for pid in children(parts.master) if pid not in parts.executors.values()} or {0}
     if starter:
         os.kill(starter, signal.SIGKILL)
-        until(lambda: state_of(starter) in ("", "Z"), "it is dead")
+        until(lambda: not is_alive(starter), "it is dead")
     assert parts == parts_of(lab, job)
     os.kill(parts.executors["worker:1"], signal.SIGKILL)
     until(lambda: lab.status(job)["session"] == 2 and lab.status(job)["state"] == "running", "session 2 runs")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import Lab, kill, until
-from tests.failure_modes.job_processes import Parts, children, parts_of, state_of
+from tests.e2e.lab import Lab, frozen, kill, until
+from tests.failure_modes.job_processes import Parts, children, parts_of
 
 pytestmark = pytest.mark.e2e
 
@@ -50,18 +47,6 @@ def fork_server(parts: Parts) -> int:
     return found
 
 
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """A process is suspended inside, unless it is ended."""
-    kill(pid, signal.SIGSTOP)
-    until(lambda: state_of(pid) in ("T", ""), f"{pid} is suspended")
-    try:
-        yield
-    finally:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-
 def submit(lab: Lab, head: str = QUICK) -> tuple[str, Parts]:
     """Two workers that run until `go` is called."""
     text = (
@@ -90,7 +75,7 @@ def assert_succeeds(lab: Lab, job: str) -> None:
 def test_the_am_is_stopped(lab: Lab) -> None:
     """For longer than executors may be silent: they do not count as silent. Clients get an error that explains it."""
     job, parts = submit(lab)
-    with stopped(parts.master):
+    with frozen(parts.master):
         began = time.monotonic()
         done = lab.tony("status", job)
         assert done.returncode == 3
@@ -101,7 +86,7 @@ def test_the_am_is_stopped(lab: Lab) -> None:
 
 def test_the_am_is_stopped_while_programs_exit(lab: Lab) -> None:
     job, parts = submit(lab)
-    with stopped(parts.master):
+    with frozen(parts.master):
         gate(lab).touch()
         logs = [lab.home / "jobs" / job / "logs" / f"worker-{number}.s1.t1.out" for number in (0, 1)]
         until(lambda: all("done" in log.read_text() for log in logs), "both are done")
@@ -112,13 +97,13 @@ def test_the_am_is_stopped_while_programs_exit(lab: Lab) -> None:
 def test_a_watchdog_is_stopped(lab: Lab) -> None:
     """To the end of the job and beyond: the job does not wait for it, and it is killed."""
     job, parts = submit(lab)
-    with stopped(parts.watchdogs["worker:0"]):
+    with frozen(parts.watchdogs["worker:0"]):
         assert_succeeds(lab, job)
 
 
 def test_an_executor_is_killed_while_its_watchdog_is_stopped(lab: Lab) -> None:
     job, parts = submit(lab, "")
-    with stopped(parts.watchdogs["worker:0"]):
+    with frozen(parts.watchdogs["worker:0"]):
         kill(parts.executors["worker:0"])
         status = lab.wait(job)
         assert (status["exit_code"], status["failure"]["cause"]) == (3, "lost")
@@ -127,7 +112,7 @@ def test_an_executor_is_killed_while_its_watchdog_is_stopped(lab: Lab) -> None:
 
 def test_a_fork_server_is_stopped(lab: Lab) -> None:
     job, parts = submit(lab)
-    with stopped(fork_server(parts)):
+    with frozen(fork_server(parts)):
         gate(lab).touch()
         time.sleep(SUSPENSION_SECONDS)
     assert_succeeds(lab, job)
@@ -140,7 +125,7 @@ def test_a_follower_is_stopped(lab: Lab, unbuffered: str) -> None:
     follower = lab.follow("submit", file, env={"PYTHONUNBUFFERED": unbuffered})
     job = until(lab.jobs, "a job is there")[0]
     lab.wait(job, "running", "succeeded")
-    with stopped(follower.pid):
+    with frozen(follower.pid):
         until(gate(lab).exists, "the program is done")
         assert lab.wait(job)["state"] == "succeeded"
         time.sleep(SUSPENSION_SECONDS)
@@ -156,7 +141,7 @@ def _param(lab: Lab) -> str:
 def test_a_stopped_program_is_continued_to_exit(lab: Lab) -> None:
     """It need not be killed."""
     job, parts = submit(lab)
-    with stopped(parts.programs["worker:0"]):
+    with frozen(parts.programs["worker:0"]):
         assert lab.tony("kill", job).returncode == 0
         assert lab.wait(job)["state"] == "killed"
         assert lab.tasks(job)["worker:0"]["exit_code"] == 3
@@ -169,7 +154,7 @@ def test_a_stopped_program_is_continued_to_exit(lab: Lab) -> None:
 def test_a_whole_minute(lab: Lab, who: str) -> None:
     """With the usual settings: only an executor is given up, the others continue as if nothing had been."""
     job, parts = submit(lab, "")
-    with stopped(WHO[who](parts)):
+    with frozen(WHO[who](parts)):
         time.sleep(60)
     if who != "executor":
         assert_succeeds(lab, job)
@@ -183,5 +168,5 @@ def test_a_whole_minute(lab: Lab, who: str) -> None:
 def test_a_fork_server_stays_stopped(lab: Lab) -> None:
     """The job ends after half a minute without it."""
     job, parts = submit(lab)
-    with stopped(fork_server(parts)):
+    with frozen(fork_server(parts)):
         assert_succeeds(lab, job)

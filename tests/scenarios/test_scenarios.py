@@ -36,6 +36,7 @@ from tests.e2e.lab import Lab, one_user, until
 from tests.scenarios.conftest import SCHEDULERS, only_on
 from tests.support.child_modules import module_setting
 from tests.yarn.lab import YarnLab
+from tony.linux.process import is_alive
 
 pytestmark = pytest.mark.e2e
 
@@ -192,18 +193,11 @@ def test_e8_an_executor_that_reports_late(lab: Lab) -> None:
     lab.pid_of(job, "worker:1")
     os.kill(executor, signal.SIGSTOP)
     (lab.out / "gate").touch()
-    until(lambda: _is_over(program), "the program ended")
+    until(lambda: not is_alive(program), "the program ended")
     until(lambda: lab.tasks(job)["worker:1"]["state"] == "succeeded", "the other one is done")
     assert lab.status(job)["state"] == "running"
     os.kill(executor, signal.SIGCONT)
     assert lab.wait(job)["state"] == "succeeded"
-
-
-def _is_over(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def test_e10_a_master_that_dies_fails_the_job(lab: Lab) -> None:

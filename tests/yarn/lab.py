@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.lab import CEILING, ENDED, Lab, one_user, until
+from tests.e2e.lab import CEILING, ENDED, Lab, command_of, one_user, until
 from tests.mini_clusters import run_tool
 from tony.mini.cluster import MiniCluster
 from tony.mini.daemon_http import send_request
@@ -94,7 +94,7 @@ class YarnLab(Lab):
 
     def master_of(self, job: str) -> int:
         """The pid of the application master: the program itself, not the shell that YARN starts it with."""
-        return next(pid for pid in self.processes(job) if b"tony.am.container_main" in _command(pid).split(b"\0"))
+        return next(pid for pid in self.processes(job) if b"tony.am.container_main" in command_of(pid).split(b"\0"))
 
     def am_folder(self, job: str) -> JobFolder:
         """A folder in the container of the newest application master that writes events."""
@@ -205,13 +205,6 @@ def _seen(pid: int) -> tuple[bytes, str]:
     with contextlib.suppress(OSError):
         folder = os.readlink(f"/proc/{pid}/cwd")
     return environment, folder
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 __all__ = ["CEILING", "ENDED", "SMALL", "YarnLab", "one_user", "processes_of", "until", "user"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.change_detection import CLUSTER, RUNTIME
+from tests.e2e.lab import frozen
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
 from tests.yarn.test_attempts import finish
@@ -69,16 +69,6 @@ def wait_session(lab: YarnLab, job: str, session: int) -> dict[str, str]:
 def masters_node(lab: YarnLab, job: str) -> str:
     folders = lab.folders(job)
     return next(part for part in folders[min(folders)].parts if part.startswith("nm"))
-
-
-@contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        if process.is_alive(pid):
-            os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

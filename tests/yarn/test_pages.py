@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.change_detection import CLUSTER
-from tests.e2e.lab import CEILING, until
+from tests.e2e.lab import CEILING, command_of, until
 from tests.yarn.lab import YarnLab, user
 from tests.yarn.test_jobs import _get, _own_page
 from tony.core.events import REQUESTS
@@ -253,7 +253,7 @@ def _measured(rm: str, proxy: str) -> float | None:
 
 
 def _server(lab: YarnLab, job: str) -> int:
-    (pid,) = [pid for pid in lab.processes(job) if b"tony.web.am_server" in _command(pid)]
+    (pid,) = [pid for pid in lab.processes(job) if b"tony.web.am_server" in command_of(pid)]
     return pid
 
 
@@ -267,11 +267,3 @@ def _put(host: str, path: str, token: str, origin: str) -> tuple[int, str]:
         return answer.status, json.loads(answer.read())["error"]["code"]
     finally:
         connection.close()
-
-
-def _command(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
