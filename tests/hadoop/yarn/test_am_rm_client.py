@@ -15,18 +15,11 @@ from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import DaemonsUnavailableError, FailoverProxy, Policy
 from tony.hadoop.ipc.errors import InvalidApplicationMasterRequestError, RemoteError
-from tony.hadoop.wire.application_master import (
-    ALLOCATE,
-    MASTER_PROTOCOL,
-    AllocateRequest,
-    AllocateResponse,
-    MasterCommand,
-)
+from tony.hadoop.wire.application_master import MASTER_PROTOCOL, AllocateRequest
 from tony.hadoop.wire.placement import NODE, forbid_tags
 from tony.hadoop.wire.yarn_records import Container, ContainerId, FinalStatus, NodeId, Resource
 from tony.hadoop.yarn import am_rm_client
-from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient, create_scheduler_proxy
-from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
+from tony.hadoop.yarn.am_rm_client import AttemptEndedError, HeartbeatInterval, MasterClient, create_scheduler_proxy
 from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest
 from tony.retry import Backoff
 
@@ -293,7 +286,7 @@ async def test_containers_of_earlier_attempts() -> None:
     manager.previous = (old[0],)
     async with mastering(manager, registers=False) as story:
         registration = await story.master.register("here", 1, "")
-        assert registration.containers == (old[0],)
+        assert registration.previous_containers == (old[0],)
         assert story.master.node_tokens.get(NODES[0]) == manager.node_token(NODES[0])
         manager.recover(old[0], old[1])
         beating = asyncio.create_task(story.master.run(story.hear))
@@ -353,23 +346,6 @@ async def test_an_attempt_that_is_over() -> None:
         manager.server.order(gone, method="finishApplicationMaster")
         with pytest.raises(AttemptEndedError, match="had ended before"):
             await story.master.finish(FinalStatus.SUCCEEDED)
-
-
-async def test_commands_of_old_resource_managers() -> None:
-    """They say in the answer what others throw."""
-    manager = FakeResourceManager()
-    async with mastering(manager, registers=False) as story:
-        await story.master.register("here", 1, "")
-        commands = [MasterCommand.RESYNC, MasterCommand.SHUTDOWN]
-
-        def answer(request: AllocateRequest, call: Incoming) -> AllocateResponse:
-            manager.is_registered = False
-            return AllocateResponse(command=commands.pop(0), response_id=1)
-
-        manager.server.on(ALLOCATE, answer)
-        with pytest.raises(AttemptEndedError, match="has ended this attempt"):
-            await story.master.run(story.hear)
-        assert len(manager.server.named("registerApplicationMaster")) == 2
 
 
 async def test_odd_answers_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -530,3 +506,25 @@ def _requests(incoming: Incoming) -> list[int | None]:
     request = incoming.request
     assert isinstance(request, AllocateRequest)
     return [each.sizing.count for each in request.scheduling_requests if each.sizing]
+
+
+@pytest.mark.parametrize(
+    ("since_change", "wanting", "expected"),
+    [
+        (0.0, True, 0.02),
+        (0.9, True, 0.02),
+        (1.0, True, 0.05),
+        (5.0, True, 0.05),
+        (10.0, True, 0.1),
+        (50.0, True, 0.5),
+        (3600.0, True, 1.0),
+        (0.0, False, 0.05),
+        (1.9, False, 0.05),
+        (2.0, False, 1.0),
+        (float("inf"), False, 1.0),
+        (float("inf"), True, 1.0),
+    ],
+)
+def test_intervals(since_change: float, wanting: bool, expected: float) -> None:
+    """Fast after a change and while something is to come; slower the longer it does not come."""
+    assert HeartbeatInterval().compute_interval(since_change, wanting=wanting) == pytest.approx(expected)

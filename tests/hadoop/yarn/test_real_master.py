@@ -26,12 +26,12 @@ from tony.hadoop.wire.yarn_records import (
     FinalStatus,
     NodeId,
     Resource,
+    YarnExitStatus,
 )
 from tony.hadoop.yarn.am_rm_client import MasterClient, create_scheduler_proxy
 from tony.hadoop.yarn.application_client import ApplicationClient
-from tony.hadoop.yarn.exit_status import YarnExitStatus
 from tony.hadoop.yarn.nm_client import NodeClients
-from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest, RefusedRequest
+from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest, DeclinedRequest
 from tony.mini.cluster import MiniCluster
 
 CEILING = 120.0
@@ -68,7 +68,7 @@ class Application:
         return {each.id: each.exit_status for news in self.news for each in news.completed if each.id is not None}
 
     @property
-    def refused(self) -> list[RefusedRequest]:
+    def refused(self) -> list[DeclinedRequest]:
         return [each for news in self.news for each in news.refused]
 
     async def get(self, key: int, count: int, ask: ContainerRequest | None = None) -> list[Container]:
@@ -156,11 +156,10 @@ async def test_more_and_fewer(cluster: MiniCluster) -> None:
         it.master.want(2, 0)
         (last,) = await it.get(3, 1)
         assert len(it.granted) <= 15
-        surplus = [each for news in it.news for each in news.surplus]
         for each in it.granted:
             it.master.release(place(each)[1])
         await it.until(lambda: len(it.ends) == len(it.granted))
-        assert not {each.id for each in surplus} & set(it.ends)
+        assert set(it.ends) == {each.id for each in it.granted}
         assert it.ends[place(last)[1]] == YarnExitStatus.ABORTED
         await it.master.finish(FinalStatus.SUCCEEDED)
 

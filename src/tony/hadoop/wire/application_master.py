@@ -5,7 +5,6 @@ Most calls to a node cover several containers. If some of them fail, the call su
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
 from tony.hadoop.wire.placement import RejectedRequest, SchedulingRequest
@@ -26,13 +25,6 @@ from tony.hadoop.wire.yarn_records import (
 
 MASTER_PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
 CONTAINER_PROTOCOL: Final = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
-
-
-class MasterCommand(IntEnum):
-    """A command of an old ResourceManager to the AM; 3.x throws exceptions instead."""
-
-    RESYNC = 1
-    SHUTDOWN = 2
 
 
 class RegisterRequest(ProtoMessage):
@@ -104,7 +96,6 @@ class Preemption(ProtoMessage):
 class AllocateResponse(ProtoMessage):
     """Events since the last heartbeat."""
 
-    command: MasterCommand | None = optional(1, ENUM(MasterCommand))
     response_id: int | None = optional(2, INT32)
     allocated: tuple[Container, ...] = repeated(3, Container)
     completed: tuple[ContainerStatus, ...] = repeated(4, ContainerStatus)

@@ -180,17 +180,64 @@ class Container(ProtoMessage):
     allocation_tags: tuple[str, ...] = repeated(10, STRING)
 
 
-#: The exit status of a container that has not ended.
-NO_EXIT_STATUS = -1000
+class YarnExitStatus(IntEnum):
+    """The reason why YARN ended a container (`ContainerExitStatus`).
+
+    A status of 0 or more is the exit code of the container's command, in shell notation: 137 is SIGKILL, 143 SIGTERM;
+    YARN itself sends both.
+    """
+
+    #: Not ended yet, or never started because its files could not be fetched.
+    INVALID = -1000
+    #: Released by its AM, left by a dead attempt, or on a node that was lost.
+    ABORTED = -100
+    #: The node's disks failed.
+    DISKS_FAILED = -101
+    #: Preempted by the scheduler.
+    PREEMPTED = -102
+    #: Exceeded the virtual memory that the node allows for the requested memory.
+    KILLED_EXCEEDED_VMEM = -103
+    #: Exceeded the requested physical memory.
+    KILLED_EXCEEDED_PMEM = -104
+    #: Stopped by its AM.
+    KILLED_BY_APPMASTER = -105
+    #: Killed by the ResourceManager, for example when a lost node came back or the attempt ended.
+    KILLED_BY_RESOURCEMANAGER = -106
+    #: The application had ended.
+    KILLED_AFTER_APP_COMPLETION = -107
+    #: Killed by the node's container scheduler to make room (opportunistic containers).
+    KILLED_BY_CONTAINER_SCHEDULER = -108
+    #: Wrote more logs than the node allows.
+    KILLED_FOR_EXCESS_LOGS = -109
+
+
+#: Statuses not caused by the program: the same command may succeed elsewhere.
+NOT_THE_PROGRAM = frozenset(
+    {
+        YarnExitStatus.ABORTED,
+        YarnExitStatus.DISKS_FAILED,
+        YarnExitStatus.PREEMPTED,
+        YarnExitStatus.KILLED_BY_RESOURCEMANAGER,
+        YarnExitStatus.KILLED_BY_CONTAINER_SCHEDULER,
+    }
+)
+
+
+def exit_status(status: int) -> YarnExitStatus | None:
+    """Return the YARN status, or None if it is a program's exit code or unknown."""
+    try:
+        return YarnExitStatus(status)
+    except ValueError:
+        return None
 
 
 class ContainerStatus(ProtoMessage):
-    """The status of a container. Exit codes below zero are YARN's own: see `tony.hadoop.yarn.exit_status`."""
+    """The status of a container. Exit codes below zero are YARN's own."""
 
     id: ContainerId | None = optional(1, ContainerId)
     state: ContainerState | None = optional(2, ENUM(ContainerState))
     diagnostics: str = optional(3, STRING, "N/A")
-    exit_status: int = optional(4, INT32, NO_EXIT_STATUS)
+    exit_status: int = optional(4, INT32, YarnExitStatus.INVALID)
     execution_type: ExecutionType = optional(6, ENUM(ExecutionType), ExecutionType.GUARANTEED)
 
 

@@ -61,20 +61,19 @@ from tony.hadoop.wire.application_master import (
     REGISTER,
     AllocateResponse,
     FinishRequest,
-    MasterCommand,
     RegisterRequest,
     RegisterResponse,
 )
+from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
     FinalStatus,
-    ResourceTypeInfo,
 )
-from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 from tony.hadoop.yarn.nm_client import NodeTokens
 from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest
+from tony.retry import Backoff
 
 #: Seconds between two checks whether the unregistration is stored; it takes the ResourceManager about 20 ms.
 _FINISH_PAUSE_SECONDS: Final = 0.02
@@ -94,6 +93,11 @@ _REFUSAL_TEXTS: Final = (
     "SchedulingRequest",
 )
 
+#: Before a rejected request is repeated.
+_RETRY_DELAYS: Final = Backoff(first=1.0, most=10.0)
+#: Seconds after a change during which answers are likely.
+_JUST_NOW_SECONDS: Final = 1.0
+
 Handler = Callable[[AllocationUpdate], None]
 
 
@@ -106,18 +110,40 @@ class AttemptEndedError(HadoopError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """The response of the ResourceManager to the registration.
+class HeartbeatInterval:
+    """Heartbeat intervals in seconds: fast while changes are expected, slow otherwise.
 
     Attributes:
-        queue: queue in which the application runs.
-        containers: running containers of earlier attempts; their NodeManager tokens are stored already.
-        resource_types: resource types of the cluster. Any other type in a request is silently ignored!
+        fast: interval while containers are outstanding, or shortly after a change.
+        slow: interval when nothing is expected; also the longest while containers are outstanding.
+        settle: time after a change during which the interval stays fast: containers tend to end in groups.
+        share: the interval grows with the time waited; it is at least this fraction of it.
+        first: fraction of `fast` used while a request of the last second is outstanding: a scheduler that does not
+            wait for node heartbeats grants it in milliseconds.
+        least: minimum between any two heartbeats.
+        retry_delays: delays before a rejected request is repeated; they grow each time nothing of it is granted.
     """
 
-    queue: str | None = None
-    containers: tuple[Container, ...] = ()
-    resource_types: tuple[ResourceTypeInfo, ...] = ()
+    fast: float = 0.05
+    slow: float = 1.0
+    settle: float = 2.0
+    share: float = 0.01
+    first: float = 0.4
+    least: float = 0.01
+    retry_delays: Backoff = _RETRY_DELAYS
+
+    def compute_interval(self, since_change: float, *, wanting: bool) -> float:
+        """Return the seconds until the next heartbeat if nothing happens before.
+
+        Args:
+            since_change: seconds since the last change, local or in the ResourceManager.
+            wanting: whether requested containers are outstanding.
+        """
+        if wanting and since_change < _JUST_NOW_SECONDS:
+            return self.fast * self.first
+        if wanting:
+            return max(self.fast, min(self.slow, since_change * self.share))
+        return self.fast if since_change < self.settle else max(self.fast, self.slow)
 
 
 def create_scheduler_proxy(
@@ -242,7 +268,7 @@ class MasterClient:
 
     # -- registration
 
-    async def register(self, host: str, port: int, tracking_url: str, *, is_heir: bool = False) -> Registration:
+    async def register(self, host: str, port: int, tracking_url: str, *, is_heir: bool = False) -> RegisterResponse:
         """Register the AM.
 
         Args:
@@ -252,6 +278,10 @@ class MasterClient:
             is_heir: an earlier attempt may have left containers. Only the first response lists them: if it is lost,
                 this attempt cannot learn of them.
 
+        Returns:
+            the response, without containers that were known already; their NodeManager tokens are stored. Resource
+            types other than its own the ResourceManager silently ignores in requests.
+
         Raises:
             AttemptEndedError: this attempt ended before it registered, or the list of inherited containers was lost.
             HadoopError: any other error of the ResourceManager.
@@ -259,11 +289,7 @@ class MasterClient:
         self._registration = RegisterRequest(host=host, rpc_port=port, tracking_url=tracking_url)
         async with self._lock:
             response = await self._register(must_tell=is_heir)
-        return Registration(
-            queue=response.queue,
-            containers=self._table.adopt(response.previous_containers),
-            resource_types=response.resource_types,
-        )
+        return replace(response, previous_containers=self._table.adopt(response.previous_containers))
 
     async def _register(self, *, must_tell: bool = False) -> RegisterResponse:
         assert self._registration is not None
@@ -353,10 +379,6 @@ class MasterClient:
         self.answers += 1
         self.cluster_nodes = self.cluster_nodes if news.cluster_nodes is None else news.cluster_nodes
         self._plan(news)
-        if response.command is MasterCommand.SHUTDOWN:
-            raise AttemptEndedError("the ResourceManager has ended this attempt")
-        if response.command is MasterCommand.RESYNC:
-            await self._register_again()
         return news
 
     def _plan(self, news: AllocationUpdate) -> None:

@@ -13,7 +13,7 @@ rack, and `*` with the real total; a host entry alone is never served, `*` alone
 repeats its response without reading the rest.
 
 **Grants that cross a request.** A total that was sent before a grant arrived is too high by that grant; the next
-request corrects it. Containers granted in excess until then are released at once (`surplus`).
+request corrects it. Containers granted in excess until then are released at once.
 
 **Rejections.** Scheduling requests are totals as well, unless the ResourceManager's constraint handler is
 `placement-processor`. That one adds requests up, and rejects those that it cannot place after a few retries. They
@@ -28,8 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
-from tony.hadoop.wire.application_master import AllocateRequest, AllocateResponse, Blacklist
+from tony.hadoop.wire.application_master import AllocateRequest, AllocateResponse, Blacklist, Preemption
 from tony.hadoop.wire.placement import PlacementConstraint, ResourceSizing, SchedulingRequest
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.yarn_records import (
@@ -78,26 +79,12 @@ class ContainerRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedRequest:
-    """A request that can never be granted and has been dropped.
+class DeclinedRequest:
+    """Containers of a key that the ResourceManager did not grant.
 
     Attributes:
-        count: number of containers that were outstanding.
+        count: number of these containers.
         reason: message of the ResourceManager.
-    """
-
-    key: int
-    count: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """A request that cannot be placed now. It is still outstanding, but the ResourceManager has given it up.
-
-    Attributes:
-        count: number of containers that could not be placed.
-        reason: reason of the ResourceManager.
     """
 
     key: int
@@ -113,24 +100,21 @@ class AllocationUpdate:
         granted: containers, with the key as `allocation_request_id`. Start or release them within ten minutes.
         completed: containers that ended, each once, including unknown ones of earlier attempts.
         recovered: containers of earlier attempts, reported after a restart of the ResourceManager.
-        refused: requests that can never be granted.
-        rejected: requests that cannot be placed now; repeat them with `AskTable.repeat_rejected`.
-        surplus: containers granted in excess; they have been released.
+        refused: requests that can never be granted; they have been dropped.
+        rejected: requests that cannot be placed now. They are still outstanding, but the ResourceManager has given them
+            up: repeat them with `AskTable.repeat_rejected`.
         nodes: nodes whose state changed.
-        preempted: containers that will be killed.
-        preemptible: containers that will be killed unless the same amount is released otherwise.
+        preempted: containers that will be killed, or will be unless the same amount is released otherwise.
         cluster_nodes: number of nodes, if reported.
     """
 
     granted: tuple[Container, ...] = ()
     completed: tuple[ContainerStatus, ...] = ()
     recovered: tuple[Container, ...] = ()
-    refused: tuple[RefusedRequest, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
-    surplus: tuple[Container, ...] = ()
+    refused: tuple[DeclinedRequest, ...] = ()
+    rejected: tuple[DeclinedRequest, ...] = ()
     nodes: tuple[NodeReport, ...] = ()
     preempted: tuple[ContainerId, ...] = ()
-    preemptible: tuple[ContainerId, ...] = ()
     cluster_nodes: int | None = None
 
     @property
@@ -142,10 +126,8 @@ class AllocationUpdate:
             or self.recovered
             or self.refused
             or self.rejected
-            or self.surplus
             or self.nodes
             or self.preempted
-            or self.preemptible
         )
 
 
@@ -285,21 +267,15 @@ class AskTable:
         self._response_id = response.response_id if response.response_id is not None else self._response_id + 1
         self._settle(flight)
         self._adds_up = self._adds_up or bool(response.rejected)  # only placement-processor rejects
-        granted, surplus = self._take_granted(response.allocated, flight)
-        preemption = response.preemption
-        strict = preemption.strict if preemption else None
-        negotiable = preemption.negotiable if preemption else None
+        preemption = response.preemption or Preemption()
+        preempted = [part.containers for part in (preemption.strict, preemption.negotiable) if part is not None]
         return AllocationUpdate(
-            granted=granted,
-            surplus=surplus,
+            granted=self._take_granted(response.allocated, flight),
             completed=self._take_completed(response.completed),
             recovered=self.adopt(response.previous_containers),
             rejected=self._take_rejected(response),
             nodes=response.updated_nodes,
-            preempted=tuple(container.id for container in strict.containers if container.id) if strict else (),
-            preemptible=tuple(container.id for container in negotiable.containers if container.id)
-            if negotiable
-            else (),
+            preempted=tuple(each.id for each in chain(*preempted) if each.id is not None),
             cluster_nodes=response.num_cluster_nodes,
         )
 
@@ -322,7 +298,7 @@ class AskTable:
         request.changed = bool(request.sent)
         if not count and request.changed:  # even a lower total is refused: drop the key
             request.sent, request.changed = {}, False
-        return AllocationUpdate(refused=(RefusedRequest(key=key, count=count, reason=reason),) if count else ())
+        return AllocationUpdate(refused=(DeclinedRequest(key=key, count=count, reason=reason),) if count else ())
 
     def on_forgotten(self) -> None:
         """Start over with a ResourceManager that knows nothing: the next request contains everything."""
@@ -379,11 +355,9 @@ class AskTable:
             request.sought = known + max(map(_count, entries.values()))
             request.sent = {place: entry for place, entry in entries.items() if _count(entry)}
 
-    def _take_granted(
-        self, containers: Iterable[Container], flight: _Flight
-    ) -> tuple[tuple[Container, ...], tuple[Container, ...]]:
+    def _take_granted(self, containers: Iterable[Container], flight: _Flight) -> tuple[Container, ...]:
+        """Return the granted containers; release those granted in excess."""
         granted: list[Container] = []
-        surplus: list[Container] = []
         for container in containers:
             if container.id is None or container.id in self._granted:
                 continue
@@ -395,13 +369,12 @@ class AskTable:
                 if crosses and not self._is_adding_up(request):
                     request.changed = True  # the last total was sent before this grant was known
             if request is None or not request.outstanding:
-                surplus.append(container)
                 self._returned.add(container.id)
                 self.release(container.id)
             else:
                 request.outstanding -= 1
                 granted.append(container)
-        return tuple(granted), tuple(surplus)
+        return tuple(granted)
 
     def _is_adding_up(self, request: _RequestState) -> bool:
         """Return True if the ResourceManager adds a key's requests up, instead of reading them as totals."""
@@ -419,9 +392,9 @@ class AskTable:
                 new.append(status)
         return tuple(new)
 
-    def _take_rejected(self, response: AllocateResponse) -> tuple[Rejected, ...]:
+    def _take_rejected(self, response: AllocateResponse) -> tuple[DeclinedRequest, ...]:
         """Collect rejections. Both reasons may be temporary: no fitting node, or the scheduler declined the node."""
-        rejected: dict[int, Rejected] = {}
+        rejected: dict[int, DeclinedRequest] = {}
         for each in response.rejected:
             key, sizing = each.request.allocation_request_id, each.request.sizing
             request = self._requests.get(key)
@@ -433,7 +406,7 @@ class AskTable:
             count = min(number, request.outstanding - request.sought)
             if count > 0:  # else it was cancelled before it was rejected
                 reason = each.reason.name.lower().replace("_", " ")
-                rejected[key] = Rejected(key=key, count=count, reason=reason)
+                rejected[key] = DeclinedRequest(key=key, count=count, reason=reason)
         return tuple(rejected.values())
 
 

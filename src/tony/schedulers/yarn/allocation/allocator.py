@@ -11,8 +11,9 @@ from tony.errors import AttemptSupersededError, InfraError, SchedulerError
 from tony.hadoop.authentication import list_protections
 from tony.hadoop.tokens import AM_RM, select
 from tony.hadoop.tokens import TokenCredentials as Tokens
+from tony.hadoop.wire.application_master import RegisterResponse
 from tony.hadoop.wire.yarn_records import ContainerLaunchContext, FinalStatus
-from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient, Registration, create_scheduler_proxy
+from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient, create_scheduler_proxy
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.staged_files import StagedRole
@@ -127,7 +128,7 @@ class YarnAllocator(ContainerAllocator):
             self._publisher.start(self._describe_am(addresses.am))
         self._session = YarnSession(self._attempt, self._master, registration, sink, self.is_current_attempt)
 
-    async def _register(self, addresses: AmAddresses) -> Registration:
+    async def _register(self, addresses: AmAddresses) -> RegisterResponse:
         host, _, port = addresses.am.removeprefix("tls:").rpartition(":")
         page = f"http://{addresses.page}/" if addresses.page else ""
         try:

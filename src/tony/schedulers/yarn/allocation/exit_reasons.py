@@ -6,8 +6,14 @@ import re
 
 from tony.core.events import ClusterKill
 from tony.hadoop.remote_text import escape_text
-from tony.hadoop.wire.yarn_records import ContainerStatus, NodeReport, NodeState
-from tony.hadoop.yarn.exit_status import NOT_THE_PROGRAM, YarnExitStatus, exit_status
+from tony.hadoop.wire.yarn_records import (
+    NOT_THE_PROGRAM,
+    ContainerStatus,
+    NodeReport,
+    NodeState,
+    YarnExitStatus,
+    exit_status,
+)
 from tony.units import format_duration
 
 #: `... beyond the 'PHYSICAL' memory limit. Current usage: 173.1 MB of 128 MB physical memory used; ...`

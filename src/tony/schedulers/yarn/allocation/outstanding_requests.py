@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from tony.core.events import Event, Queued, Unsatisfiable
-from tony.hadoop.yarn.am_rm_client import MasterClient, Registration
+from tony.hadoop.wire.application_master import RegisterResponse
+from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.request_table import ContainerRequest
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
@@ -37,7 +38,7 @@ class OutstandingRequests:
         self,
         asks: Mapping[str, ContainerRequest],
         master: MasterClient,
-        registration: Registration,
+        registration: RegisterResponse,
         *,
         placed: Mapping[str, str],
         queue: str,

@@ -17,8 +17,9 @@ from tony.errors import AttemptSupersededError, SchedulerLostError
 from tony.hadoop import ids
 from tony.hadoop.authentication import list_protections
 from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.wire.application_master import RegisterResponse
 from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext
-from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient, Registration
+from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import AllocationUpdate
 from tony.model.actor import Actor, ActorKind
@@ -55,7 +56,7 @@ class YarnSession:
         self,
         attempt: AmAttempt,
         master: MasterClient,
-        registration: Registration,
+        registration: RegisterResponse,
         sink: Sink,
         is_current: Callable[[], bool],
     ) -> None:
@@ -150,7 +151,7 @@ class YarnSession:
             self._requests.on_refused(refused.key, refused.reason)
         for rejected in update.rejected:
             self._requests.on_rejected(rejected.key, rejected.reason)
-        for container_id in (*update.preempted, *update.preemptible):
+        for container_id in update.preempted:
             self._containers.on_preempted(container_id)
         self._requests.report_pending()
         self._limit_exclusions(was_granted=bool(update.granted))
@@ -182,7 +183,7 @@ class YarnSession:
             timeout=2 * retry + _NODES_RETURN_SECONDS,
             emit=self._emit,
         )
-        self._recovery.add_running(self._registration.containers)
+        self._recovery.add_running(self._registration.previous_containers)
         delayed_events = self._delayed_events = []
         self._heartbeat = self._start_heartbeat()
         settling = asyncio.get_running_loop().create_task(self._recovery.wait_settled())
