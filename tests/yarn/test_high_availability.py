@@ -28,7 +28,7 @@ from tony.hadoop.configuration.service_addresses import ServiceAddress, find_nam
 from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.hdfs.namenode_rpc import RECOVER_LEASE, RecoverLeaseRequest
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
-from tony.hadoop.hdfs.webhdfs_requests import WebLogin
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError
 from tony.hadoop.ipc.login import LoginIdentity

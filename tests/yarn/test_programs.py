@@ -16,7 +16,7 @@ from tests.change_detection import CLUSTER
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.hdfs.webhdfs_requests import WebLogin
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.mini.cluster import MiniCluster
 from tony.mini.daemon_http import send_request
 from tony.schedulers.shipping.python_archive import store_interpreter

@@ -24,13 +24,13 @@ from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
-from tony.hadoop.hdfs.errors import BeingWrittenError
 from tony.hadoop.hdfs.file_system import FileKind
 from tony.hadoop.hdfs.namenode_rpc import PROTOCOL, NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.hdfs.webhdfs_requests import WebLogin
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.hadoop.ipc.errors import (
     AccessControlError,
+    BeingWrittenError,
     FileExistsAlreadyError,
     FileMissingError,
     QuotaExceededError,
@@ -47,7 +47,7 @@ ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 WRITER = """
 import sys, time
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
-from tony.hadoop.hdfs.webhdfs_requests import WebLogin
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 log = AppendLog(WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2])), sys.argv[3], AppendOptions(interval=0))
 number = 0
@@ -64,10 +64,10 @@ while True:
 #: A program that begins an append of a megabyte, sends a little of it, and then does nothing more.
 HALF = """
 import http.client, sys, time
-from tony.hadoop.hdfs.webhdfs_requests import WebLogin
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 client = WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2]))
-origin, target = client._find_datanode("POST", sys.argv[3], "APPEND", {})
+origin, target = client._ask_place("POST", sys.argv[3], "APPEND", {}, [])
 link = http.client.HTTPConnection(origin.host, origin.port)
 link.putrequest("POST", target)
 link.putheader("Content-Type", "application/octet-stream")

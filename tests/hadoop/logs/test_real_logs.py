@@ -11,7 +11,7 @@ from typing import Any
 
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.hdfs.webhdfs_requests import WebLogin
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.hadoop.logs.aggregated_logs import AggregatedLog, AggregatedLogs, find_places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb

@@ -32,10 +32,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tony.hadoop.hdfs.errors import BeingWrittenError
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     AuthorizationError,
+    BeingWrittenError,
     ConnectError,
     FileExistsAlreadyError,
     FileMissingError,

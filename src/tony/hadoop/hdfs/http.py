@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import http.client
 import io
-import os
 import select
 import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tony.address import format_host
@@ -37,17 +36,15 @@ MAX_RESPONSE_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """Timeouts and TLS trust.
+    """Timeouts of a connection.
 
     Attributes:
         connect_timeout: seconds to establish the connection.
         timeout: seconds to wait for data.
-        tls: for https; None for the system's certificates and checks.
     """
 
     connect_timeout: float = 10.0
     timeout: float = 60.0
-    tls: ssl.SSLContext | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +155,7 @@ class HttpPool:
         self._options = options
         self._lock = threading.Lock()
         self._kept: dict[HttpOrigin, list[tuple[float, http.client.HTTPConnection]]] = {}
-        self._tls = options.tls
+        self._tls: ssl.SSLContext | None = None
 
     def request(
         self,
@@ -175,8 +172,7 @@ class HttpPool:
         Args:
             method: GET, PUT, POST or DELETE.
             target: path and query, quoted.
-            body: pieces; with Content-Length among the headers, or sent chunked.
-            headers: more of them.
+            body: pieces; the headers must have their Content-Length.
             timeout: seconds until the response must have begun; by default that of the options.
 
         Raises:
@@ -187,7 +183,12 @@ class HttpPool:
         link = self._take_kept(origin) or self._open_new(origin)
         try:
             link.sock.settimeout(self._options.timeout if timeout is None else timeout)
-            self._send(link, method, target, body, dict(headers or {}))
+            try:
+                link.request(method, target, body, headers or {})
+            except (BrokenPipeError, ConnectionResetError):
+                # A server that refuses often responds and closes before all was sent: there may be a response.
+                if body is None or link.sock is None:
+                    raise
             return HttpResponse(self, origin, link)
         except (OSError, http.client.HTTPException) as error:
             link.close()
@@ -195,29 +196,6 @@ class HttpPool:
         except BaseException:
             link.close()
             raise
-
-    def _send(
-        self,
-        link: http.client.HTTPConnection,
-        method: str,
-        target: str,
-        body: Iterable[bytes] | None,
-        headers: dict[str, str],
-    ) -> None:
-        if body is None:
-            # The servers require the header even without a body.
-            length = {"Content-Length": "0"} if method in ("PUT", "POST") else {}
-            link.request(method, target, headers={**headers, **length})
-            return
-        try:
-            chunked = "Content-Length" not in headers
-            if chunked:
-                headers["Transfer-Encoding"] = "chunked"
-            link.request(method, target, body=body, headers=headers, encode_chunked=chunked)
-        except (BrokenPipeError, ConnectionResetError):
-            # A server that refuses often responds and closes before all was sent: there may be a response.
-            if link.sock is None:
-                raise
 
     def give_back(self, origin: HttpOrigin, link: http.client.HTTPConnection) -> None:
         """Return a connection to the pool."""
@@ -303,67 +281,27 @@ def _build_lost_error(origin: HttpOrigin, error: Exception) -> CallTimeoutError 
     return ConnectionLostError(f"{origin} closed the connection ({escape_line(str(error)) or type(error).__name__})")
 
 
-#: What `create` and `append` take. A stream is read from its position to its end, and can be sent only once.
-Content = bytes | bytearray | memoryview | Path | BinaryIO
+#: What `create` and `append` take.
+Content = bytes | memoryview | Path
 
 _PIECE = 128 * 2**10
 
 
-class Pieces:
-    """Content to send; repeatable unless it is a stream that cannot seek.
+def measure_content(content: Content) -> int:
+    """Return the number of bytes to send."""
+    return content.stat().st_size if isinstance(content, Path) else memoryview(content).nbytes
 
-    Attributes:
-        length: bytes; None if unknown before the end.
+
+def read_pieces(content: Content, length: int) -> Iterator[bytes]:
+    """Yield exactly `length` bytes in pieces, ignoring what a file has grown meanwhile.
+
+    Raises:
+        StorageError: a file became shorter meanwhile.
     """
-
-    def __init__(self, content: Content) -> None:
-        self._content = content
-        self._start = 0
-        self._sent = False
-        self.length: int | None = None
-        if isinstance(content, bytes | bytearray | memoryview):
-            self.length = len(content) if not isinstance(content, memoryview) else content.nbytes
-        elif isinstance(content, Path):
-            self.length = content.stat().st_size
-        elif content.seekable():
-            self._start = content.tell()
-            self.length = content.seek(0, os.SEEK_END) - self._start
-            content.seek(self._start)
-
-    @property
-    def repeatable(self) -> bool:
-        """Return True if `read` may be called (again)."""
-        return not self._sent or self.length is not None
-
-    def read(self) -> Iterator[bytes]:
-        """Yield the pieces, from the start.
-
-        Raises:
-            StorageError: a file became shorter meanwhile.
-        """
-        self._sent = True
-        content = self._content
-        if isinstance(content, bytes | bytearray | memoryview):
-            yield from _cut(io.BytesIO(content), self.length)
-        elif isinstance(content, Path):
-            with content.open("rb") as file:
-                yield from _cut(file, self.length)
-        else:
-            if self.length is not None:
-                content.seek(self._start)
-            yield from _cut(content, self.length)
-
-
-def _cut(stream: BinaryIO, length: int | None) -> Iterator[bytes]:
-    """Yield exactly `length` bytes, ignoring what a file has grown meanwhile."""
-    left = length
-    while left is None or left > 0:
-        piece = stream.read(_PIECE if left is None else min(_PIECE, left))
-        if not piece:
-            break
-        if left is not None:
-            left -= len(piece)
-        yield piece
-    if left:
-        name = getattr(stream, "name", "what was to be sent")
-        raise StorageError(f"{name} became {left} bytes shorter while it was being sent to HDFS")
+    with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as stream:
+        while length and (piece := stream.read(min(_PIECE, length))):
+            length -= len(piece)
+            yield piece
+    if length:
+        name = content if isinstance(content, Path) else "the content"
+        raise StorageError(f"{name} became {length} bytes shorter while it was being sent to HDFS")

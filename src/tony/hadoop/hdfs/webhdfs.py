@@ -10,32 +10,28 @@ is closed, its length is known to the NameNode, and every reader sees every byte
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from tony.hadoop.hdfs.download_stream import Download
 from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
-from tony.hadoop.hdfs.http import Content, HttpOptions, HttpOrigin, HttpPool, HttpResponse, Pieces
-from tony.hadoop.hdfs.webhdfs_requests import (
+from tony.hadoop.hdfs.http import Content, HttpOptions, HttpPool, HttpResponse, measure_content, read_pieces
+from tony.hadoop.hdfs.webhdfs_messages import (
     LoginSource,
+    Place,
     WebLogin,
-    check_path,
-    exclude_hosts,
-    format_bool,
-    parse_base_url,
-    read_redirect,
-)
-from tony.hadoop.hdfs.webhdfs_responses import (
     build_refusal,
+    check_path,
     parse_answer,
+    parse_base_url,
     parse_file_status,
     parse_listing,
     parse_remaining,
     parse_usage,
+    read_redirect,
     require_field,
 )
 from tony.hadoop.ipc.errors import (
@@ -66,7 +62,7 @@ MAX_NAMES = 100_000
 _BACKOFF = Backoff(first=0.1, most=2.0)
 _REDIRECTS = (301, 302, 303, 307, 308)
 #: NameNodes of a file system -> which of them answered last in this process: new clients ask it first.
-_answered: dict[tuple[tuple[HttpOrigin, str], ...], int] = {}
+_answered: dict[tuple[Place, ...], int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +70,7 @@ class WebOptions:
     """How a WebHDFS client behaves.
 
     Attributes:
-        http: time-outs of a connection, and https.
+        http: time-outs of a connection.
         timeout: seconds to look for an active NameNode, of several, or to wait for one that says "later". A single
             NameNode that refuses connections is an error at once.
         hangs: seconds of silence after which another NameNode is tried, if there are several.
@@ -115,7 +111,6 @@ class WebHdfs:
         self._login_source = (lambda _: login) if isinstance(login, WebLogin) else login
         self._known_as = known_as
         self._pool = HttpPool(self._options.http)
-        self._lock = threading.Lock()
         self._active = _answered.get(self._namenodes, 0)
         self._timeout = min(self._options.http.timeout, self._options.hangs if len(namenodes) > 1 else math.inf)
 
@@ -167,7 +162,8 @@ class WebHdfs:
             FileExistsAlreadyError: there is a file in the way.
         """
         bits = {} if permission is None else {"permission": f"{permission:o}"}
-        self._require_true(path, self._request_metadata("PUT", path, "MKDIRS", bits))
+        if require_field(self._request_metadata("PUT", path, "MKDIRS", bits), "boolean", path) is not True:
+            raise IpcProtocolError(f"{path}: the NameNode did not create the folder and gave no reason")
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Moves a file or folder; all at once, or not at all.
@@ -194,7 +190,7 @@ class WebHdfs:
         Returns:
             Whether there was any.
         """
-        answer = self._request_metadata("DELETE", path, "DELETE", {"recursive": format_bool(recursive)}, repeat=False)
+        answer = self._request_metadata("DELETE", path, "DELETE", {"recursive": str(recursive).lower()}, repeat=False)
         return require_field(answer, "boolean", path) is True
 
     def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
@@ -236,7 +232,7 @@ class WebHdfs:
         """Write a file, creating its parent folders; on return it is complete and visible to all readers.
 
         Args:
-            content: its bytes; a `Path` and a stream are sent in pieces.
+            content: its bytes; those of a file are sent in pieces.
             permission: bits, less the server's umask; None for its default, 0o644.
             overwrite: replace one that is there.
 
@@ -245,12 +241,8 @@ class WebHdfs:
             QuotaExceededError, NoSpaceError, SafeModeError: the file system is full, or takes no changes.
             ConnectionLostError, CallTimeoutError: the outcome is unknown; the file may exist, even in part.
         """
-        parameters = {
-            "permission": None if permission is None else f"{permission:o}",
-            "overwrite": format_bool(overwrite),
-        }
-        query = {key: value for key, value in parameters.items() if value is not None}
-        self._send("PUT", path, "CREATE", query, Pieces(content))
+        bits = {} if permission is None else {"permission": f"{permission:o}"}
+        self._send("PUT", path, "CREATE", {**bits, "overwrite": str(overwrite).lower()}, content)
 
     def append(self, path: str, content: Content) -> None:
         """Append to a file; on return the bytes are visible to all readers.
@@ -260,7 +252,7 @@ class WebHdfs:
             BeingWrittenError: another writer has it open.
             ConnectionLostError, CallTimeoutError: it is unknown how much was written.
         """
-        self._send("POST", path, "APPEND", {}, Pieces(content))
+        self._send("POST", path, "APPEND", {}, content)
 
     def open(self, path: str, offset: int = 0, length: int | None = None) -> Download:
         """Read a file, or a part of it, as a stream; nothing if the offset is past its end.
@@ -313,113 +305,107 @@ class WebHdfs:
     def _request_metadata(
         self, method: str, path: str, operation: str, query: dict[str, str] | None = None, *, repeat: bool = True
     ) -> dict[str, Any]:
-        """Asks the active NameNode something that it answers itself."""
+        """Ask the active NameNode something that it answers itself; HttpFS and gateways redirect first."""
 
-        def ask(base: tuple[HttpOrigin, str]) -> dict[str, Any]:
-            origin, target = self._build_target(base, path, operation, query or {})
-            where = f"{origin} {operation} {path}"
-            for _ in range(_MAX_REDIRECTS + 1):
-                answer = self._pool.request(method, origin, target, timeout=self._timeout)
-                if answer.status in _REDIRECTS:  # HttpFS and gateways
-                    origin, target = read_redirect(answer, origin, where)
-                    continue
-                data = answer.read_body()
-                if answer.status >= 300:
-                    raise build_refusal(answer.status, data, where)
-                return parse_answer(data, where)
-            raise IpcProtocolError(f"{where}: more than {_MAX_REDIRECTS} redirects")
+        def ask(base: Place) -> dict[str, Any]:
+            place = self._build_target(base, path, operation, query or {})
+            answer = self._follow(method, place, f"{operation} {path}", self._timeout)
+            return parse_answer(answer.read_body(), f"{base[0]} {operation} {path}")
 
         return self._retry_login(ask, repeat=repeat)
 
-    def _send(self, method: str, path: str, operation: str, query: dict[str, str], pieces: Pieces) -> None:
-        """Asks the active NameNode for a DataNode, and sends it the bytes."""
-        headers = {"Content-Type": "application/octet-stream"}
-        if pieces.length is not None:
-            headers["Content-Length"] = str(pieces.length)
+    def _send(self, method: str, path: str, operation: str, query: dict[str, str], content: Content) -> None:
+        """Ask the active NameNode for a DataNode, and send it the bytes."""
+        length = measure_content(content)
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
+        what = f"{operation} {path}"
         excluded: Hosts = []
         while True:
-            origin, target = self._find_datanode(method, path, operation, {**query, **exclude_hosts(excluded)})
-            where = f"{origin} {operation} {path}"
+            place = self._ask_place(method, path, operation, query, excluded)
+            if isinstance(place, HttpResponse):
+                place.read_body()
+                raise IpcProtocolError(f"{what}: the server names no DataNode to send the bytes to")
             try:
-                answer = self._pool.request(method, origin, target, body=pieces.read(), headers=headers)
+                answer = self._request(method, place, what, body=read_pieces(content, length), headers=headers)
             except ConnectError:
                 # Nothing was sent, so another DataNode may have it.
-                if len(excluded) + 1 >= _MAX_DATANODES or not pieces.repeatable:
+                if len(excluded) + 1 >= _MAX_DATANODES:
                     raise
-                excluded.append(origin.host)
+                excluded.append(place[0].host)
                 continue
-            data = answer.read_body()
-            if answer.status >= 300:
-                raise build_refusal(answer.status, data, where)
+            if not isinstance(answer, HttpResponse):
+                raise IpcProtocolError(f"{place[0]} {what}: the DataNode redirects instead of taking the bytes")
+            answer.read_body()
             return
 
-    def _find_datanode(self, method: str, path: str, operation: str, query: dict[str, str]) -> tuple[HttpOrigin, str]:
-        """The DataNode that shall have the bytes: nothing is changed yet, so this may be asked twice."""
-        first = self._send_first_step(method, path, operation, query)
-        if isinstance(first, HttpResponse):
-            first.read_body()
-            raise IpcProtocolError(f"{operation} {path}: the server names no DataNode to send the bytes to")
-        return first
-
-    def _send_first_step(
-        self, method: str, path: str, operation: str, query: dict[str, str]
-    ) -> HttpResponse | tuple[HttpOrigin, str]:
-        """What the active NameNode says: where to go, or (HttpFS) the answer itself."""
-
-        def ask(base: tuple[HttpOrigin, str]) -> HttpResponse | tuple[HttpOrigin, str]:
-            origin, target = self._build_target(base, path, operation, query)
-            where = f"{origin} {operation} {path}"
-            answer = self._pool.request(method, origin, target, timeout=self._timeout)
-            if answer.status in _REDIRECTS:
-                return read_redirect(answer, origin, where)
-            if answer.status >= 300:
-                raise build_refusal(answer.status, answer.read_body(), where)
-            return answer
-
-        return self._retry_login(ask)
-
     def _open(self, path: str, offset: int, length: int | None, excluded: Hosts) -> tuple[HttpResponse, str]:
-        """Opens a file at an offset: the answer that carries the bytes, and the DataNode's name.
+        """Open a file at an offset: return the response that carries the bytes, and the DataNode's name.
 
         A DataNode that refuses connections is excluded, and the NameNode names another one.
         """
         query = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
         while True:
-            first = self._send_first_step("GET", path, "OPEN", {**query, **exclude_hosts(excluded)})
-            if isinstance(first, HttpResponse):
-                return first, ""
-            origin = first[0]
+            place = self._ask_place("GET", path, "OPEN", query, excluded)
+            if isinstance(place, HttpResponse):
+                return place, ""
+            host = place[0].host
             try:
-                return self._follow(first, path), origin.host
+                return self._follow("GET", place, f"OPEN {path}"), host
             except ConnectError:
-                if origin.host in excluded or len(excluded) + 1 >= _MAX_DATANODES:
+                if host in excluded or len(excluded) + 1 >= _MAX_DATANODES:
                     raise
-                excluded.append(origin.host)
+                excluded.append(host)
 
-    def _follow(self, place: tuple[HttpOrigin, str], path: str) -> HttpResponse:
-        """Follow redirects to the DataNode, and return the response with the file's bytes."""
+    def _ask_place(
+        self, method: str, path: str, operation: str, query: dict[str, str], excluded: Hosts
+    ) -> Place | HttpResponse:
+        """Return where the active NameNode wants the bytes sent or read; or (HttpFS) the answer itself."""
+        every = {**query, "excludedatanodes": ",".join(excluded)} if excluded else query
+        return self._retry_login(
+            lambda base: self._request(
+                method,
+                self._build_target(base, path, operation, every),
+                f"{operation} {path}",
+                timeout=self._timeout,
+            )
+        )
+
+    def _follow(self, method: str, place: Place, what: str, timeout: float | None = None) -> HttpResponse:
+        """Send a request, and follow redirects to the response."""
+        for _ in range(_MAX_REDIRECTS + 1):
+            found = self._request(method, place, what, timeout=timeout)
+            if isinstance(found, HttpResponse):
+                return found
+            place = found
+        raise IpcProtocolError(f"{what}: more than {_MAX_REDIRECTS} redirects")
+
+    def _request(
+        self,
+        method: str,
+        place: Place,
+        what: str,
+        *,
+        body: Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> HttpResponse | Place:
+        """Send a request once; return its response, or where it is redirected to; raise the server's refusal."""
         origin, target = place
-        for _ in range(_MAX_REDIRECTS):
-            where = f"{origin} OPEN {path}"
-            answer = self._pool.request("GET", origin, target)
-            if answer.status in _REDIRECTS:
-                origin, target = read_redirect(answer, origin, where)
-                continue
-            if answer.status >= 300:
-                raise build_refusal(answer.status, answer.read_body(), where)
-            return answer
-        raise IpcProtocolError(f"OPEN {path}: more than {_MAX_REDIRECTS} redirects")
+        answer = self._pool.request(method, origin, target, body=body, headers=headers, timeout=timeout)
+        if answer.status in _REDIRECTS:
+            return read_redirect(answer, origin, f"{origin} {what}")
+        if answer.status >= 300:
+            raise build_refusal(answer.status, answer.read_body(), f"{origin} {what}")
+        return answer
 
-    def _build_target(
-        self, base: tuple[HttpOrigin, str], path: str, operation: str, query: dict[str, str]
-    ) -> tuple[HttpOrigin, str]:
+    def _build_target(self, base: Place, path: str, operation: str, query: dict[str, str]) -> Place:
         origin, prefix = base
         if self._login is None:
             self._login = self._login_source(None)
         every = {"op": operation, **query, **self._login.build_query()}
         return origin, f"{prefix}/webhdfs/v1{quote(check_path(path))}?{urlencode(every)}"
 
-    def _retry_login(self, ask: Callable[[tuple[HttpOrigin, str]], _Result], *, repeat: bool = True) -> _Result:
+    def _retry_login(self, ask: Callable[[Place], _Result], *, repeat: bool = True) -> _Result:
         """Ask the active NameNode. If it refuses the token, which has expired then, retry with another one, if any."""
         used = self._login
         try:
@@ -432,7 +418,7 @@ class WebHdfs:
             self._login = another
             return self._on_active(ask, repeat=repeat)
 
-    def _on_active(self, ask: Callable[[tuple[HttpOrigin, str]], _Result], *, repeat: bool = True) -> _Result:
+    def _on_active(self, ask: Callable[[Place], _Result], *, repeat: bool = True) -> _Result:
         """Asks the NameNode that was active last, and the others when it no longer is, round after round.
 
         `repeat`: whether a request that may have been carried out may be sent again.
@@ -479,7 +465,3 @@ class WebHdfs:
         if isinstance(error, StandbyError | ConnectError):
             return several
         return several and repeat and isinstance(error, ConnectionLostError | CallTimeoutError)
-
-    def _require_true(self, path: str, answer: dict[str, Any]) -> None:
-        if require_field(answer, "boolean", path) is not True:
-            raise IpcProtocolError(f"{path}: the NameNode did not create the folder and gave no reason")

@@ -103,7 +103,7 @@ class RemoteError(HadoopError):
 
     def __init__(self, class_name: str, message: str, *, where: str = "", fatal: bool = False) -> None:
         self.class_name = escape_line(class_name, 200)
-        self.remote_message = escape_text(strip_trace(message))
+        self.remote_message = escape_text(message.partition("\n\tat ")[0].strip())
         self.fatal = fatal
         simple = self.class_name.rpartition(".")[2] or "unnamed error"
         text = f"{where}: {simple}" if where else simple
@@ -153,10 +153,6 @@ class NoSuchProtocolError(RemoteError):
     advice = "The address belongs to another kind of daemon, or to another port of it; look at it in the settings."
 
 
-class VersionMismatchError(RemoteError):
-    """The daemon speaks another version."""
-
-
 class YarnError(RemoteError):
     """An exception of YARN's that has no class of its own here."""
 
@@ -169,10 +165,6 @@ class ApplicationAttemptNotFoundError(YarnError):
     """No such attempt of an application; an application master that gets it for its own attempt must exit."""
 
 
-class ContainerNotFoundError(YarnError):
-    """No such container."""
-
-
 class ApplicationMasterNotRegisteredError(YarnError):
     """The ResourceManager lost the registration: register again and send everything again."""
 
@@ -183,10 +175,6 @@ class InvalidApplicationMasterRequestError(YarnError):
 
 class InvalidResourceRequestError(YarnError):
     """A request that exceeds the maximum container, or names an unknown label or type."""
-
-
-class InvalidContainerError(YarnError):
-    """The NodeManager does not know the container."""
 
 
 class NodeManagerNotReadyError(YarnError):
@@ -209,6 +197,24 @@ class QuotaExceededError(FileSystemError):
     """A quota of names or of space is used up."""
 
 
+class NoSpaceError(FileSystemError):
+    """No DataNode accepts the block: all are full, too few, or excluded."""
+
+    advice = (
+        "All DataNodes are full, or too few of them run: see the NameNode's page, `hdfs dfsadmin -report`,"
+        " and dfs.datanode.du.reserved."
+    )
+
+
+class BeingWrittenError(FileSystemError):
+    """Another writer has the file open, or died and its last block is being recovered; retry later."""
+
+    advice = (
+        "The lease of a dead writer ends with its connection; if its machine vanished, recover the lease:"
+        " hdfs debug recoverLease -path <file>"
+    )
+
+
 _YARN = "org.apache.hadoop.yarn.exceptions."
 _IPC = "org.apache.hadoop.ipc."
 _SECURITY = "org.apache.hadoop.security."
@@ -221,8 +227,6 @@ _CLASSES: dict[str, type[RemoteError]] = {
     f"{_IPC}RetriableException": RetriableError,
     f"{_IPC}RpcNoSuchMethodException": NoSuchMethodError,
     f"{_IPC}RpcNoSuchProtocolException": NoSuchProtocolError,
-    f"{_IPC}RPC$VersionMismatch": VersionMismatchError,
-    f"{_IPC}Server$ServerException": RemoteError,
     f"{_SECURITY}AccessControlException": AccessControlError,
     "org.apache.hadoop.fs.permission.AccessControlException": AccessControlError,
     "java.security.AccessControlException": AccessControlError,
@@ -233,20 +237,27 @@ _CLASSES: dict[str, type[RemoteError]] = {
     f"{_HDFS}protocol.NSQuotaExceededException": QuotaExceededError,
     f"{_HDFS}protocol.DSQuotaExceededException": QuotaExceededError,
     f"{_HDFS}protocol.QuotaExceededException": QuotaExceededError,
+    f"{_HDFS}protocol.AlreadyBeingCreatedException": BeingWrittenError,
+    f"{_HDFS}protocol.RecoveryInProgressException": BeingWrittenError,
+    f"{_HDFS}server.namenode.LeaseExpiredException": BeingWrittenError,
     "java.io.FileNotFoundException": FileMissingError,
     "org.apache.hadoop.fs.FileAlreadyExistsException": FileExistsAlreadyError,
-    "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException": FileSystemError,
     f"{_YARN}ApplicationNotFoundException": ApplicationNotFoundError,
     f"{_YARN}ApplicationAttemptNotFoundException": ApplicationAttemptNotFoundError,
-    f"{_YARN}ContainerNotFoundException": ContainerNotFoundError,
     f"{_YARN}ApplicationMasterNotRegisteredException": ApplicationMasterNotRegisteredError,
     f"{_YARN}InvalidApplicationMasterRequestException": InvalidApplicationMasterRequestError,
     f"{_YARN}InvalidResourceRequestException": InvalidResourceRequestError,
     f"{_YARN}InvalidLabelResourceRequestException": InvalidResourceRequestError,
-    f"{_YARN}InvalidContainerException": InvalidContainerError,
     f"{_YARN}NMNotYetReadyException": NodeManagerNotReadyError,
-    f"{_YARN}YarnException": YarnError,
 }
+
+#: HDFS has no class of its own for these: a plain IOException, and its words.
+_NO_SPACE = (
+    "could only be written to 0 of",
+    "could only be replicated to 0 nodes",
+    "No space left on device",
+    "Failed to find datanode",  # as WebHDFS says it before it takes any byte
+)
 
 
 def build_remote_error(class_name: str, message: str, *, where: str = "", fatal: bool = False) -> RemoteError:
@@ -259,6 +270,8 @@ def build_remote_error(class_name: str, message: str, *, where: str = "", fatal:
         fatal: whether the daemon closes the connection.
     """
     kind = _CLASSES.get(class_name)
+    if kind is None and any(words in message[:2000] for words in _NO_SPACE):
+        kind = NoSpaceError
     if kind is None:
         kind = YarnError if class_name.startswith(_YARN) else RemoteError
     if kind is YarnError:  # the ResourceManager wraps what others say: `YarnException: <class>: <message>`
@@ -268,8 +281,3 @@ def build_remote_error(class_name: str, message: str, *, where: str = "", fatal:
     if kind is SaslError and "token" in message[:500] and "can't be found in cache" in message[:2000]:
         kind = InvalidTokenError
     return kind(class_name, message, where=where, fatal=fatal)
-
-
-def strip_trace(message: str) -> str:
-    """Return the message of a Java exception without its stack trace."""
-    return message.partition("\n\tat ")[0].strip()

@@ -18,7 +18,7 @@ from tony.hadoop.authentication import Logins, is_secure
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service, list_resource_managers
 from tony.hadoop.failover import Policy
-from tony.hadoop.hdfs.webhdfs_requests import WebLogin
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.hadoop.tokens import (
     AM_RM,
     CLIENT_TO_AM,

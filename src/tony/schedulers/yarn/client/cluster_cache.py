@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.errors import SchedulerError, StorageError
-from tony.hadoop.hdfs.errors import NoSpaceError
 from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     FileExistsAlreadyError,
     FileMissingError,
     HadoopError,
+    NoSpaceError,
     QuotaExceededError,
     RemoteError,
 )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.hadoop.hdfs.file_system import FileKind
-from tony.hadoop.hdfs.webhdfs_responses import build_refusal, parse_answer, parse_file_status, parse_listing
+from tony.hadoop.hdfs.webhdfs_messages import build_refusal, parse_answer, parse_file_status, parse_listing
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     HadoopError,

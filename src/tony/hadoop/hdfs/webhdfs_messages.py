@@ -1,16 +1,88 @@
-"""Parses and validates the JSON responses of WebHDFS."""
+"""The parts of WebHDFS's requests (address, path, identity) and its JSON responses, validated."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from tony.hadoop.hdfs.errors import build_file_system_error
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SpaceUsage
-from tony.hadoop.ipc.errors import AccessControlError, HadoopError, IpcProtocolError, LoginError
+from tony.hadoop.hdfs.http import HttpOrigin, HttpResponse, split_url
+from tony.hadoop.ipc.errors import AccessControlError, HadoopError, IpcProtocolError, LoginError, build_remote_error
 from tony.hadoop.remote_text import escape_line
 
+#: A server, and the path with query there.
+Place = tuple[HttpOrigin, str]
+
+_MAX_LOCATION_CHARACTERS = 16 << 10
+#: Start of a message about an exception while the NameNode determined the user.
+_NO_USER = "Failed to obtain user group information:"
 _KINDS = {"FILE": FileKind.FILE, "DIRECTORY": FileKind.DIRECTORY, "SYMLINK": FileKind.SYMLINK}
+
+
+def parse_base_url(url: str) -> Place:
+    """Parse a NameNode's base URL into its origin and the path before `/webhdfs`."""
+    try:
+        origin, target = split_url(url)
+    except ValueError as error:
+        raise ValueError(f"{url!r:.200} {error}; write http://host:9870") from None
+    prefix = target.rstrip("/").removesuffix("/webhdfs/v1")
+    if "?" in prefix or "#" in url:
+        raise ValueError(f"{url!r:.200} has a query; write http://host:9870")
+    return origin, prefix
+
+
+def read_redirect(answer: HttpResponse, before: HttpOrigin, where: str) -> Place:
+    """Return where a response redirects to: http or https, and never from https to http, for a token may be in it."""
+    location = answer.find_header("Location") or ""
+    answer.read_body()
+    try:
+        if len(location) > _MAX_LOCATION_CHARACTERS:
+            raise ValueError("is too long")
+        origin, target = split_url(location)
+    except ValueError as error:
+        raise IpcProtocolError(f"{where}: the server redirects to an address that {error}") from None
+    if before.scheme == "https" and origin.scheme != "https":
+        raise IpcProtocolError(f"{where}: refusing a redirect from https to {origin}: it would expose the token")
+    return origin, target
+
+
+def check_path(path: str) -> str:
+    """Return a path as HDFS takes it.
+
+    Raises:
+        ValueError: it is relative, or has parts that are none.
+    """
+    parts = path.split("/")
+    if not path.startswith("/") or any(part in (".", "..") for part in parts) or "\0" in path:
+        raise ValueError(f"{path!r:.200} is not an absolute path in HDFS")
+    return path if path == "/" else path.rstrip("/") or "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebLogin:
+    """The identity for requests.
+
+    Attributes:
+        user: the name, which a cluster without security believes; not sent with a token.
+        token: a delegation token as URL-safe text, which identifies the user. Secret.
+        act_for: another user to act for, if the cluster allows `user` to.
+    """
+
+    user: str = ""
+    token: str = field(default="", repr=False)
+    act_for: str = ""
+
+    def build_query(self) -> dict[str, str]:
+        """Return the parameters of every request."""
+        who = {"delegation": self.token} if self.token else {"user.name": self.user} if self.user else {}
+        return {**who, "doas": self.act_for} if self.act_for else who
+
+
+#: Returns the login: called with None when it is first needed, and with the old login when its token was refused;
+#: returns the same one if there is no other. May block.
+LoginSource = Callable[[WebLogin | None], WebLogin]
 
 
 def parse_answer(data: bytes, where: str) -> dict[str, Any]:
@@ -115,7 +187,8 @@ def build_refusal(status: int, data: bytes, where: str) -> HadoopError:
         fields = None
     if isinstance(fields, dict) and (fields.get("javaClassName") or fields.get("exception")):
         name = str(fields.get("javaClassName") or fields["exception"])
-        return build_file_system_error(name, str(fields.get("message") or ""), where=where)
+        name, message = _unwrap_exception(name, str(fields.get("message") or ""))
+        return build_remote_error(name, message, where=where)
     if status == 401:
         return LoginError(
             f"{where}: the server requires authentication (401). A secure cluster needs a delegation token here."
@@ -123,6 +196,16 @@ def build_refusal(status: int, data: bytes, where: str) -> HadoopError:
     if status == 403:
         return AccessControlError("", escape_line(_strip_html(data)) or "forbidden (403)", where=where)
     return IpcProtocolError(f"{where}: HTTP status {status}: {escape_line(_strip_html(data), 200) or 'no message'}")
+
+
+def _unwrap_exception(class_name: str, message: str) -> tuple[str, str]:
+    """Return the exception in a SecurityException: over HTTP it wraps a refused token, and a standby NameNode."""
+    if not message.startswith(_NO_USER):
+        return class_name, message
+    inner, _, text = message.removeprefix(_NO_USER).strip().partition(": ")
+    if text.startswith("StandbyException") or inner.endswith("StandbyException"):
+        return "org.apache.hadoop.ipc.StandbyException", text
+    return inner, text
 
 
 def _strip_html(data: bytes) -> str:
