@@ -11,7 +11,7 @@ from tests.portal import legacy_histories
 from tony.errors import TonyError
 from tony.hadoop.logs import java_serialization, tfile
 from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs
-from tony.hadoop.logs.errors import MalformedLogFileError
+from tony.hadoop.logs.log_files import MalformedLogFileError
 from tony.model.layout import JobFolder
 
 _APPLICATION = "application_1795272430499_12345"

@@ -6,8 +6,8 @@ import pytest
 
 from tests.hadoop.logs.memory_files import GOLDEN, MemoryFiles
 from tests.hadoop.logs.test_tfile import NUMBERS, STDOUT, log_files, make
-from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs, find_places
-from tony.hadoop.logs.errors import LogsNotFoundError, MalformedLogFileError
+from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs, LogsNotFoundError, find_places
+from tony.hadoop.logs.log_files import MalformedLogFileError
 
 _APPLICATION = "application_1795272430499_12345"
 _PLACES = (

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support.hadoop.fake_node_web import FakeNodeWeb
 from tony.hadoop.ipc.errors import ConnectError, ConnectionLostError
-from tony.hadoop.logs.errors import NodeWebError
-from tony.hadoop.logs.node_web import NodeLog, NodeWeb
+from tony.hadoop.logs.node_web import NodeLog, NodeWeb, NodeWebError
 
 _C = "container_1_0001_01_000001"
 #: What pages for people would spoil: HTML, entities, what is no UTF-8, the words around a log, and their end.

@@ -12,9 +12,8 @@ from typing import Any
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.hdfs.webhdfs_messages import WebLogin
-from tony.hadoop.logs.aggregated_logs import AggregatedLog, AggregatedLogs, find_places
-from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
-from tony.hadoop.logs.node_web import NodeWeb
+from tony.hadoop.logs.aggregated_logs import AggregatedLog, AggregatedLogs, LogsNotFoundError, find_places
+from tony.hadoop.logs.node_web import NodeWeb, NodeWebError
 from tony.mini.cluster import MiniCluster
 
 USER = getpass.getuser()

@@ -15,14 +15,14 @@ The owner's folder is closed to others (770): only the owner, and members of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tony.hadoop.hdfs.file_system import FileSystem
-from tony.hadoop.ipc.errors import FileMissingError
+from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.logs import ifile, tfile
-from tony.hadoop.logs.errors import LogError, LogsNotFoundError, MalformedLogFileError
-from tony.hadoop.logs.range_reader import Opener, create_opener
+from tony.hadoop.logs.log_files import LogEntry, MalformedLogFileError, Opener
 
 #: Reads a setting: key and default -> value.
 Settings = Callable[[str, str], str | None]
@@ -39,6 +39,10 @@ _MAX_LOGS = 250_000
 _SAMPLE = 4096
 
 
+class LogsNotFoundError(HadoopError):
+    """No such logs: not aggregated yet, or not at all, or removed; the message says where they were looked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatedLogLocation:
     """Location of the aggregated logs of one format.
@@ -50,21 +54,6 @@ class AggregatedLogLocation:
 
     folder: str
     suffix: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogExtent:
-    """The bytes of one log file that lie together in one aggregated file.
-
-    Attributes:
-        size: of the aggregated file, bytes, as far as it is read.
-        entry: what is known of the bytes there.
-    """
-
-    path: str
-    size: int
-    entry: tfile.TFileEntry | ifile.IndexedEntry
-    index: tfile.TFileIndex | ifile.Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +69,7 @@ class AggregatedLog:
     container: str
     name: str
     length: int
-    pieces: tuple[LogExtent, ...]
+    pieces: tuple[LogEntry, ...]
 
 
 def find_places(settings: Settings) -> tuple[AggregatedLogLocation, ...]:
@@ -135,9 +124,9 @@ class AggregatedLogs:
         Raises:
             LogsNotFoundError: no file for this application; they come some seconds after its end, if at all.
             MalformedLogFileError: files, but none that can be read.
-            LogError: more log files than make sense.
+            HadoopError: more log files than make sense.
         """
-        pieces: dict[tuple[str, str], list[LogExtent]] = {}
+        pieces: dict[tuple[str, str], list[LogEntry]] = {}
         left = _MAX_LOGS
         failed: MalformedLogFileError | None = None
         for path, size, others in self._list_files(application, owner):
@@ -145,13 +134,14 @@ class AggregatedLogs:
                 for piece in self._iterate_pieces(path, size, others):
                     left -= 1
                     if left < 0:
-                        raise LogError(f"{application} has more than {_MAX_LOGS:,} log files. See them with: yarn logs")
-                    pieces.setdefault((piece.entry.container, piece.entry.name), []).append(piece)
+                        text = f"{application} has more than {_MAX_LOGS:,} log files. See them with: yarn logs"
+                        raise HadoopError(text)
+                    pieces.setdefault((piece.container, piece.name), []).append(piece)
             except MalformedLogFileError as error:
                 failed = MalformedLogFileError(f"{path} {error}")
         if not pieces and failed is not None:
             raise failed
-        return tuple(self._build_log(*key, found) for key, found in sorted(pieces.items()))
+        return tuple(_build_log(*key, found) for key, found in sorted(pieces.items()))
 
     def read(self, log: AggregatedLog, offset: int = 0) -> Iterator[bytes]:
         """Yield the bytes of a log file from an offset on, in pieces; nothing if the offset is past the end.
@@ -161,30 +151,11 @@ class AggregatedLogs:
             FileMissingError: removed meanwhile.
         """
         for piece in log.pieces:
-            if offset >= piece.entry.length:
-                offset -= piece.entry.length
+            if offset >= piece.length:
+                offset -= piece.length
                 continue
-            yield from self._read(piece, offset, piece.entry.length - offset)
+            yield from piece.read(offset, piece.length - offset)
             offset = 0
-
-    def _build_log(self, container: str, name: str, rounds: Sequence[LogExtent]) -> AggregatedLog:
-        kept: list[LogExtent] = []
-        for piece in rounds:
-            if kept and self._has_grown_into(kept[-1], piece):
-                kept.pop()
-            kept.append(piece)
-        length = sum(piece.entry.length for piece in kept)
-        return AggregatedLog(container=container, name=name, length=length, pieces=tuple(kept))
-
-    def _has_grown_into(self, before: LogExtent, after: LogExtent) -> bool:
-        """Return True if a later round contains the same file, perhaps longer: some bytes are compared."""
-        length = before.entry.length
-        if after.entry.length < length:
-            return False
-        samples = ((0, min(length, _SAMPLE)), (max(0, length - _SAMPLE), min(length, _SAMPLE)))
-        return all(
-            b"".join(self._read(before, at, size)) == b"".join(self._read(after, at, size)) for at, size in samples
-        )
 
     def _list_files(self, application: str, owner: str) -> list[tuple[str, int, dict[str, int]]]:
         """Return path and size of each aggregated file, and the names and sizes of all files next to it."""
@@ -208,23 +179,16 @@ class AggregatedLogs:
             )
         return found
 
-    def _iterate_pieces(self, path: str, size: int, sizes: dict[str, int]) -> Iterator[LogExtent]:
-        open_at = create_opener(self._filesystem, path)
-        with self._filesystem.open(path, 0, len(tfile.MAGIC)) as stream:
+    def _iterate_pieces(self, path: str, size: int, sizes: dict[str, int]) -> Iterable[LogEntry]:
+        open_at = partial(self._filesystem.open, path)
+        with open_at(0, len(tfile.MAGIC)) as stream:
             is_tfile = tfile.is_tfile(_read_all(stream.read, len(tfile.MAGIC)))
-        if is_tfile:
-            index = tfile.read_index(open_at, size)
-            for entry in tfile.iterate_entries(open_at, index):
-                yield LogExtent(path=path, size=size, entry=entry, index=index)
-            return
-        indexed, size = self._read_index(open_at, path, size, sizes)
-        for one in indexed.entries:
-            yield LogExtent(path=path, size=size, entry=one, index=indexed)
+        return tfile.iterate_entries(open_at, size) if is_tfile else self._list_indexed(open_at, path, size, sizes)
 
-    def _read_index(self, open_at: Opener, path: str, size: int, sizes: dict[str, int]) -> tuple[ifile.Index, int]:
-        """Return the index at the end, or the one before the round that is under way (or broke off)."""
+    def _list_indexed(self, open_at: Opener, path: str, size: int, sizes: dict[str, int]) -> list[LogEntry]:
+        """Return what the index at the end has, or the one before the round that is under way (or broke off)."""
         try:
-            return ifile.read_index(open_at, size), size
+            return ifile.list_entries(open_at, size)
         except MalformedLogFileError:
             checksum = path.rpartition("/")[2] + ifile.CHECKSUM_SUFFIX
             if not 0 < sizes.get(checksum, 0) < 2**16:
@@ -233,14 +197,26 @@ class AggregatedLogs:
                 before = ifile.read_checksum_length(_read_all(stream.read, 2**16))
             if not 0 < before < size:
                 raise
-            return ifile.read_index(open_at, before), before
+            return ifile.list_entries(open_at, before)
 
-    def _read(self, piece: LogExtent, offset: int, length: int) -> Iterator[bytes]:
-        open_at = create_opener(self._filesystem, piece.path)
-        if isinstance(piece.entry, tfile.TFileEntry) and isinstance(piece.index, tfile.TFileIndex):
-            yield from tfile.read(open_at, piece.index, piece.entry, offset, length)
-        elif isinstance(piece.entry, ifile.IndexedEntry) and isinstance(piece.index, ifile.Index):
-            yield from ifile.read(open_at, piece.index, piece.entry, offset, length)
+
+def _build_log(container: str, name: str, rounds: Sequence[LogEntry]) -> AggregatedLog:
+    kept: list[LogEntry] = []
+    for piece in rounds:
+        if kept and _has_grown_into(kept[-1], piece):
+            kept.pop()
+        kept.append(piece)
+    length = sum(piece.length for piece in kept)
+    return AggregatedLog(container=container, name=name, length=length, pieces=tuple(kept))
+
+
+def _has_grown_into(before: LogEntry, after: LogEntry) -> bool:
+    """Return True if a later round contains the same file, perhaps longer: some bytes are compared."""
+    length = before.length
+    if after.length < length:
+        return False
+    samples = ((0, min(length, _SAMPLE)), (max(0, length - _SAMPLE), min(length, _SAMPLE)))
+    return all(b"".join(before.read(at, size)) == b"".join(after.read(at, size)) for at, size in samples)
 
 
 def _strip_file_system(folder: str) -> str:

@@ -8,58 +8,31 @@ and the mark again. During a round a second file, `<name>-checksum`, holds the l
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tony.hadoop.logs import java_serialization
-from tony.hadoop.logs.compression import decode, read_pieces
-from tony.hadoop.logs.errors import MalformedLogFileError
 from tony.hadoop.logs.java_serialization import JavaObject
-from tony.hadoop.logs.range_reader import Opener, RangeReader, read_range
+from tony.hadoop.logs.log_files import (
+    LogEntry,
+    MalformedLogFileError,
+    Opener,
+    open_stretch,
+    read_pieces,
+    read_range,
+)
 
 #: Lengths of the mark, by version: a digest, before it a UUID as text.
 _MARKS = (32, 36)
 #: Of an index: some 100 bytes for each log file.
-MAX_INDEX_BYTES = 16 * 2**20
+_MAX_INDEX_BYTES = 16 * 2**20
 #: Ends the name of the file that tells how long the other one was.
 CHECKSUM_SUFFIX = "-checksum"
 _PACKAGE = "org.apache.hadoop.yarn.logaggregation.filecontroller.ifile.LogAggregationIndexedFileController$"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedEntry:
-    """One log file of a container inside an aggregated file.
-
-    Attributes:
-        length: bytes without compression.
-        stored: bytes as they lie there.
-        offset: of the first of them.
-    """
-
-    container: str
-    name: str
-    length: int
-    stored: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Index:
-    """Index of a file of the indexed format.
-
-    Attributes:
-        user: whose application it was.
-        compression: of every log file: `none` or `gz`.
-        entries: in the order of the rounds; a log file that grew has one entry for each round, with its next bytes.
-    """
-
-    user: str
-    compression: str
-    entries: tuple[IndexedEntry, ...]
-
-
-def read_index(open_at: Opener, size: int) -> Index:
-    """Read the index at the end of a file.
+def list_entries(open_at: Opener, size: int) -> list[LogEntry]:
+    """Return every log file in the order of the rounds; one that grew has an entry for each round, with its next bytes.
 
     Args:
         size: of the file, or how long it was before the round that is under way.
@@ -68,11 +41,12 @@ def read_index(open_at: Opener, size: int) -> Index:
         MalformedLogFileError: none of this format, damaged, or a round is under way: then the checksum file says which
             size to try.
     """
-    mark, length = _mark(open_at, size)
+    mark, length = _read_mark(open_at, size)
     end = size - mark - 4
-    if not 0 < length <= min(MAX_INDEX_BYTES, end - mark):
+    if not 0 < length <= min(_MAX_INDEX_BYTES, end - mark):
         raise MalformedLogFileError(f"claims an index of {length} bytes, which cannot be")
-    return _parse_index(java_serialization.load(read_range(open_at, end - length, end)), end - length)
+    index = java_serialization.load(read_range(open_at, end - length, end))
+    return list(parse_index(open_at, index, end - length))
 
 
 def read_checksum_length(data: bytes) -> int:
@@ -87,29 +61,7 @@ def read_checksum_length(data: bytes) -> int:
     raise MalformedLogFileError("is no checksum file of an aggregated log")
 
 
-def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length: int) -> Iterator[bytes]:
-    """Yield the bytes of one log file, in pieces.
-
-    Args:
-        offset: of the first byte wanted.
-        length: maximum number of bytes.
-
-    Raises:
-        MalformedLogFileError: damaged.
-    """
-    offset = min(offset, entry.length)
-    left = min(length, entry.length - offset)
-    if left <= 0:
-        return
-    source = decode(RangeReader(open_at, entry.offset, entry.offset + entry.stored), index.compression)
-    try:
-        source.skip(offset)
-        yield from read_pieces(source, entry.name, left)
-    finally:
-        source.close()
-
-
-def _mark(open_at: Opener, size: int) -> tuple[int, int]:
+def _read_mark(open_at: Opener, size: int) -> tuple[int, int]:
     """Return the lengths of the marker and of the index; the marker at the end must equal the one at the start."""
     longest = max(_MARKS)
     if size < 2 * longest + 4:
@@ -121,41 +73,48 @@ def _mark(open_at: Opener, size: int) -> tuple[int, int]:
     raise MalformedLogFileError("does not end with the mark that it begins with; perhaps it is still being written")
 
 
-def _parse_index(value: Any, limit: int) -> Index:
-    fields = _require_fields(value, "IndexedLogsMeta")
-    return Index(
-        user=_require_text(fields, "user"),
-        compression=_require_text(fields, "compressName"),
-        entries=tuple(_parse_entries(fields, limit)),
-    )
+def parse_index(open_at: Opener, value: Any, limit: int) -> Iterator[LogEntry]:
+    """Yield every log file of every round; references to one object again and again are no way to fill memory.
 
-
-def _parse_entries(fields: dict[str, Any], limit: int) -> Iterator[IndexedEntry]:
-    """Yield every log file of every round; references to one object again and again are no way to fill memory."""
+    Args:
+        value: the index as Java's objects.
+        limit: where the log files end in the file.
+    """
+    index = _require_fields(value, "IndexedLogsMeta")
+    compression = _require_text(index, "compressName")
     seen = set[int]()
-    for cycle in java_serialization.to_list(fields.get("logMetas")):
-        for _, found in java_serialization.to_pairs(
-            _require_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")
-        ):
+    for cycle in java_serialization.to_list(index.get("logMetas")):
+        containers = _require_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")
+        for _, found in java_serialization.to_pairs(containers):
             if id(found) in seen:
                 raise MalformedLogFileError("has an index that names the same logs twice")
             seen.add(id(found))
             for one in java_serialization.to_list(found):
-                yield _parse_entry(one, limit)
+                yield _parse_entry(open_at, compression, one, limit)
 
 
-def _parse_entry(value: Any, limit: int) -> IndexedEntry:
+def _parse_entry(open_at: Opener, compression: str, value: Any, limit: int) -> LogEntry:
     fields = _require_fields(value, "IndexedFileLogMeta")
-    entry = IndexedEntry(
+    name = _require_text(fields, "fileName")
+    start = _require_number(fields, "startIndex")
+    end = start + _require_number(fields, "fileCompressedSize")
+    if end > limit:
+        raise MalformedLogFileError(f"has a log file {name!r:.80} that lies outside of it")
+    return LogEntry(
         container=_require_text(fields, "containerId"),
-        name=_require_text(fields, "fileName"),
+        name=name,
         length=_require_number(fields, "fileSize"),
-        stored=_require_number(fields, "fileCompressedSize"),
-        offset=_require_number(fields, "startIndex"),
+        read=partial(_read, open_at, start, end, compression),
     )
-    if entry.offset + entry.stored > limit:
-        raise MalformedLogFileError(f"has a log file {entry.name!r:.80} that lies outside of it")
-    return entry
+
+
+def _read(open_at: Opener, start: int, end: int, compression: str, offset: int, length: int) -> Iterator[bytes]:
+    source = open_stretch(open_at, start, end, compression)
+    try:
+        source.skip(offset)
+        yield from read_pieces(source, length)
+    finally:
+        source.close()
 
 
 def _require_fields(value: Any, name: str) -> dict[str, Any]:

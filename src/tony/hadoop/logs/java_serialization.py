@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from tony.hadoop.logs.errors import MalformedLogFileError
+from tony.hadoop.logs.log_files import MalformedLogFileError
 
 MAGIC = b"\xac\xed\x00\x05"
 _NULL = 0x70

@@ -18,7 +18,6 @@ from urllib.parse import quote, urlencode
 
 from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.logs.errors import NodeWebError
 from tony.hadoop.remote_text import escape_line
 
 #: Bytes of the end requested before the length is known, and beyond the need later, as a file may grow meanwhile.
@@ -30,6 +29,18 @@ _CONTENT = b"LogContents:\n"
 _MAX_TRIES = 6
 #: Log files of one container.
 _MAX_FILES = 10_000
+
+
+class NodeWebError(HadoopError):
+    """A NodeManager's pages cannot be reached or read.
+
+    Attributes:
+        is_missing: True if the node answered that it does not, or no longer, have the container or the file.
+    """
+
+    def __init__(self, message: str, *, is_missing: bool = False) -> None:
+        self.is_missing = is_missing
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

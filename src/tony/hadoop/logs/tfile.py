@@ -11,19 +11,28 @@ The index is read with the end of the file; values are streamed in bounded memor
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from itertools import islice
+from typing import NamedTuple
 
-from tony.hadoop.logs.compression import Decoded, decode, read_exactly, read_pieces
-from tony.hadoop.logs.errors import MalformedLogFileError
-from tony.hadoop.logs.range_reader import Opener, RangeReader, read_range
+from tony.hadoop.logs.log_files import (
+    LogEntry,
+    MalformedLogFileError,
+    Opener,
+    PlainBytes,
+    open_stretch,
+    read_exactly,
+    read_pieces,
+    read_range,
+)
 
 MAGIC = bytes.fromhex("d111d36891b5d7b639df414092bae150")
 #: Offset of the meta index (8), version (2 + 2), magic.
 _TAIL = 8 + 4 + len(MAGIC)
 #: Of an index. A block holds 256 KiB and more, so 100,000 are enough for 24 GiB of compressed logs on one node.
-MAX_INDEX_BYTES = 16 * 2**20
+_MAX_INDEX_BYTES = 16 * 2**20
 _MAX_BLOCKS = 100_000
 #: Of a key or a file's name; Java's writeUTF ends at 65,535 bytes.
 _MAX_NAME_BYTES = 65_535
@@ -32,51 +41,12 @@ _INDEX_NAME = "data:BCFile.index"
 _OTHER_KEYS = {"VERSION", "APPLICATION_OWNER", "APPLICATION_ACL"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """One stretch of records.
-
-    Attributes:
-        offset: where it begins in the file.
-        stored: bytes as they lie there.
-        plain: bytes without compression.
-    """
+class _Block(NamedTuple):
+    """One stretch of records: where it begins in the file, bytes as they lie there, bytes without compression."""
 
     offset: int
     stored: int
     plain: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TFileIndex:
-    """Index of the records of a TFile.
-
-    Attributes:
-        compression: of all data blocks: `none` or `gz`.
-        blocks: in the file's order.
-    """
-
-    compression: str
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TFileEntry:
-    """One log file of a container inside an aggregated file.
-
-    Attributes:
-        length: bytes.
-        block: number of its block.
-        offset: of its first byte among the plain bytes of the value of its record.
-        record: which record of the block.
-    """
-
-    container: str
-    name: str
-    length: int
-    block: int
-    record: int
-    offset: int
 
 
 def is_tfile(start: bytes) -> bool:
@@ -84,8 +54,8 @@ def is_tfile(start: bytes) -> bool:
     return start.startswith(MAGIC)
 
 
-def read_index(open_at: Opener, size: int) -> TFileIndex:
-    """Read where the blocks are.
+def iterate_entries(open_at: Opener, size: int) -> Iterator[LogEntry]:
+    """Yield every log file, in the file's order. Reads over the logs themselves, in pieces.
 
     Args:
         size: of the file, bytes.
@@ -93,6 +63,35 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
     Raises:
         MalformedLogFileError: no TFile, or damaged.
     """
+    compression, blocks = _read_index(open_at, size)
+    for block in blocks:
+        open_block = partial(open_stretch, open_at, block.offset, block.offset + block.stored, compression)
+        for number, (key, value) in enumerate(_iterate_records(open_block)):
+            if key in _OTHER_KEYS:
+                continue
+            while not value.has_ended():
+                name = _read_java_text(value)
+                length = _parse_decimal(_read_java_text(value))
+                read = partial(_read, open_block, number, value.position)
+                value.skip(length)
+                yield LogEntry(container=key, name=name, length=length, read=read)
+
+
+def _read(open_block: Callable[[], PlainBytes], record: int, start: int, offset: int, length: int) -> Iterator[bytes]:
+    """Yield bytes of a log file that starts in the value of a record of a block."""
+    found = next(islice(_iterate_records(open_block), record, None), None)
+    if found is None:
+        raise MalformedLogFileError("has fewer records than before")
+    value = found[1]
+    try:
+        value.skip(start + offset)
+        yield from read_pieces(value, length)
+    finally:
+        value.close()
+
+
+def _read_index(open_at: Opener, size: int) -> tuple[str, list[_Block]]:
+    """Return the compression of all blocks, and where they are in the file."""
     if size < len(MAGIC) + _TAIL:
         raise MalformedLogFileError(f"is no TFile: it has {size} bytes only; perhaps it is still being written")
     # One request usually returns the whole end of the file.
@@ -110,7 +109,7 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
 
 def _read_stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) -> bytes:
     """Return some bytes of the file, from what was read already if they are there."""
-    if not len(MAGIC) <= offset <= size or not 0 <= length <= min(MAX_INDEX_BYTES, size - offset):
+    if not len(MAGIC) <= offset <= size or not 0 <= length <= min(_MAX_INDEX_BYTES, size - offset):
         raise MalformedLogFileError(f"has an index of {length} bytes at byte {offset}, which cannot be")
     from_tail = offset - (size - len(tail))
     if from_tail >= 0:
@@ -118,8 +117,8 @@ def _read_stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: 
     return read_range(open_at, offset, offset + length)
 
 
-def _read_data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TFileIndex:
-    """Find the index of the data blocks among the meta blocks, and reads it."""
+def _read_data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> tuple[str, list[_Block]]:
+    """Find the index of the data blocks among the meta blocks, and read it."""
     fields = _Fields(meta)
     for _ in range(fields.read_count("meta blocks")):
         name = fields.read_text()
@@ -129,23 +128,20 @@ def _read_data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TF
             continue
         stored = _read_stretch(open_at, size, tail, block.offset, block.stored)
         index = _Fields(_decompress(stored, compression, block.plain))
-        default = index.read_text()
-        blocks = tuple(index.read_block() for _ in range(index.read_count("blocks")))
+        data_compression = index.read_text()
+        blocks = [index.read_block() for _ in range(index.read_count("blocks"))]
         for one in blocks:
             if one.offset < len(MAGIC) or one.offset + one.stored > size:
                 raise MalformedLogFileError(f"has a block at byte {one.offset} that is outside of it")
-        return TFileIndex(compression=default, blocks=blocks)
+        return data_compression, blocks
     raise MalformedLogFileError("has no index of its blocks")
 
 
 def _decompress(stored: bytes, compression: str, size: int) -> bytes:
-    if size > MAX_INDEX_BYTES:
+    if size > _MAX_INDEX_BYTES:
         raise MalformedLogFileError(f"has an index of {size} bytes, which cannot be")
-
-    def open_at(offset: int, length: int) -> io.BytesIO:
-        return io.BytesIO(stored[offset : offset + length])
-
-    return read_exactly(decode(RangeReader(open_at, 0, len(stored)), compression), size)
+    source = open_stretch(lambda offset, length: BytesIO(stored[offset : offset + length]), 0, len(stored), compression)
+    return read_exactly(source, size)
 
 
 class _Fields:
@@ -174,61 +170,27 @@ class _Fields:
             raise MalformedLogFileError(f"claims to have {number} {what}")
         return number
 
-    def read_block(self) -> Block:
+    def read_block(self) -> _Block:
         offset, stored, plain = self.read_number(), self.read_number(), self.read_number()
         if min(offset, stored, plain) < 0:
             raise MalformedLogFileError("has an index with negative numbers")
-        return Block(offset=offset, stored=stored, plain=plain)
+        return _Block(offset, stored, plain)
 
 
-class _Take:
-    """The bytes of a block, given out in exact pieces; knows whether there are more."""
-
-    def __init__(self, source: Decoded) -> None:
-        self._source = source
-        self._ahead = b""
-
-    def __call__(self, size: int) -> bytes:
-        if not size:
-            return b""
-        if self._ahead:
-            first, self._ahead = self._ahead, b""
-            return first + read_exactly(self._source, size - 1)
-        return read_exactly(self._source, size)
-
-    def read_chunk(self, size: int) -> bytes:
-        if self._ahead and size > 0:
-            first, self._ahead = self._ahead, b""
-            return first
-        return self._source.read_chunk(size)
-
-    def skip(self, size: int) -> None:
-        if self._ahead and size:
-            self._ahead = b""
-            size -= 1
-        self._source.skip(size)
-
-    def has_ended(self) -> bool:
-        if not self._ahead:
-            self._ahead = self._source.read_chunk(1)
-        return not self._ahead
-
-
-class TFileValue:
+class _RecordValue:
     """The value of a record: chunks, each with its length before it; a negative length says that more follow."""
 
-    def __init__(self, take: _Take) -> None:
-        self._take = take
+    def __init__(self, source: PlainBytes) -> None:
+        self._source = source
         self._left = 0
-        self._last = False
+        self._is_last = False
         #: Plain bytes given out or left out so far.
         self.position = 0
 
     def read_chunk(self, size: int) -> bytes:
-        """Return at most `size` bytes; empty at the end."""
-        if size <= 0 or not self._read_more():
+        if size <= 0 or self.has_ended():
             return b""
-        part = self._take.read_chunk(min(size, self._left))
+        part = self._source.read_chunk(min(size, self._left))
         if not part:
             raise MalformedLogFileError(f"has a record that ends {self._left} bytes too early")
         self._left -= len(part)
@@ -236,99 +198,43 @@ class TFileValue:
         return part
 
     def skip(self, size: int) -> None:
-        """Skip bytes."""
         while size:
-            if not self._read_more():
+            if self.has_ended():
                 raise MalformedLogFileError(f"has a log file that ends {size} bytes too early")
             step = min(size, self._left)
-            self._take.skip(step)
+            self._source.skip(step)
             self._left -= step
             self.position += step
             size -= step
 
+    def has_ended(self) -> bool:
+        while not self._left and not self._is_last:
+            length = read_number(partial(read_exactly, self._source))
+            self._is_last = length >= 0
+            self._left = abs(length)
+        return not self._left
+
     def finish(self) -> None:
         """Skip to the next record."""
-        while self._read_more():
+        while not self.has_ended():
             self.skip(self._left)
 
-    def has_ended(self) -> bool:
-        """Return True at the end."""
-        return not self._read_more()
-
     def close(self) -> None:
-        """Do nothing: the owner of the block closes it."""
-
-    def _read_more(self) -> bool:
-        while not self._left and not self._last:
-            length = read_number(self._take)
-            self._last = length >= 0
-            self._left = abs(length)
-        return self._left > 0
+        self._source.close()
 
 
-def iterate_records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[str, TFileValue]]:
-    """Yield the records of one block: key and value; a value is valid only until the next record is read.
-
-    Raises:
-        MalformedLogFileError: damaged.
-    """
-    where = index.blocks[block]
-    source = decode(RangeReader(open_at, where.offset, where.offset + where.stored), index.compression)
-    take = _Take(source)
+def _iterate_records(open_block: Callable[[], PlainBytes]) -> Iterator[tuple[str, _RecordValue]]:
+    """Yield the records of one block: key and value; a value is valid only until the next record is read."""
+    source = open_block()
     try:
-        while not take.has_ended():
-            key = _parse_key(take(_check_length(read_number(take), "a key")))
-            value = TFileValue(take)
+        while not source.has_ended():
+            length = _check_length(read_number(partial(read_exactly, source)), "a key")
+            key = _parse_key(read_exactly(source, length))
+            value = _RecordValue(source)
             yield key, value
             value.finish()
     finally:
         source.close()
-
-
-def iterate_entries(open_at: Opener, index: TFileIndex) -> Iterator[TFileEntry]:
-    """Yield every log file, in the file's order. Reads over the logs themselves, in pieces.
-
-    Raises:
-        MalformedLogFileError: damaged.
-    """
-    for block in range(len(index.blocks)):
-        for number, (key, value) in enumerate(iterate_records(open_at, index, block)):
-            if key in _OTHER_KEYS:
-                continue
-            while not value.has_ended():
-                name = _read_java_text(value)
-                length = _parse_decimal(_read_java_text(value))
-                found = TFileEntry(
-                    container=key, name=name, length=length, block=block, record=number, offset=value.position
-                )
-                value.skip(length)
-                yield found
-
-
-def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, length: int) -> Iterator[bytes]:
-    """Yield the bytes of one log file, in pieces.
-
-    Args:
-        offset: of the first byte wanted.
-        length: maximum number of bytes.
-
-    Raises:
-        MalformedLogFileError: damaged.
-    """
-    offset = min(offset, entry.length)
-    left = min(length, entry.length - offset)
-    if left <= 0:
-        return
-    found = iterate_records(open_at, index, entry.block)
-    try:
-        for number, (_, value) in enumerate(found):
-            if number < entry.record:
-                continue
-            value.skip(entry.offset + offset)
-            yield from read_pieces(value, entry.name, left)
-            return
-    finally:
-        found.close()  # type: ignore[attr-defined]
 
 
 def read_number(take: Callable[[int], bytes]) -> int:
@@ -360,7 +266,7 @@ def _parse_key(data: bytes) -> str:
     return _decode_text(data[2:])
 
 
-def _read_java_text(value: TFileValue) -> str:
+def _read_java_text(value: _RecordValue) -> str:
     return _decode_text(read_exactly(value, int.from_bytes(read_exactly(value, 2), "big")))
 
 

@@ -13,9 +13,8 @@ from tony.errors import SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLogs, find_places
-from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
-from tony.hadoop.logs.node_web import NodeWeb
+from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLogs, LogsNotFoundError, find_places
+from tony.hadoop.logs.node_web import NodeWeb, NodeWebError
 from tony.hadoop.wire.application_client import ApplicationReport, LogAggregationStatus
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.thread_pools import to_thread
