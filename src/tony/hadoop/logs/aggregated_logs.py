@@ -22,7 +22,7 @@ from functools import partial
 from tony.hadoop.hdfs.file_system import FileSystem
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.logs import ifile, tfile
-from tony.hadoop.logs.log_files import LogEntry, MalformedLogFileError, Opener
+from tony.hadoop.logs.log_files import LogFileEntry, MalformedLogFileError, Opener
 
 #: Reads a setting: key and default -> value.
 Settings = Callable[[str, str], str | None]
@@ -69,7 +69,7 @@ class AggregatedLog:
     container: str
     name: str
     length: int
-    pieces: tuple[LogEntry, ...]
+    pieces: tuple[LogFileEntry, ...]
 
 
 def find_places(settings: Settings) -> tuple[AggregatedLogLocation, ...]:
@@ -126,7 +126,7 @@ class AggregatedLogs:
             MalformedLogFileError: files, but none that can be read.
             HadoopError: more log files than make sense.
         """
-        pieces: dict[tuple[str, str], list[LogEntry]] = {}
+        pieces: dict[tuple[str, str], list[LogFileEntry]] = {}
         left = _MAX_LOGS
         failed: MalformedLogFileError | None = None
         for path, size, others in self._list_files(application, owner):
@@ -179,13 +179,13 @@ class AggregatedLogs:
             )
         return found
 
-    def _iterate_pieces(self, path: str, size: int, sizes: dict[str, int]) -> Iterable[LogEntry]:
+    def _iterate_pieces(self, path: str, size: int, sizes: dict[str, int]) -> Iterable[LogFileEntry]:
         open_at = partial(self._filesystem.open, path)
         with open_at(0, len(tfile.MAGIC)) as stream:
             is_tfile = tfile.is_tfile(_read_all(stream.read, len(tfile.MAGIC)))
         return tfile.iterate_entries(open_at, size) if is_tfile else self._list_indexed(open_at, path, size, sizes)
 
-    def _list_indexed(self, open_at: Opener, path: str, size: int, sizes: dict[str, int]) -> list[LogEntry]:
+    def _list_indexed(self, open_at: Opener, path: str, size: int, sizes: dict[str, int]) -> list[LogFileEntry]:
         """Return what the index at the end has, or the one before the round that is under way (or broke off)."""
         try:
             return ifile.list_entries(open_at, size)
@@ -200,8 +200,8 @@ class AggregatedLogs:
             return ifile.list_entries(open_at, before)
 
 
-def _build_log(container: str, name: str, rounds: Sequence[LogEntry]) -> AggregatedLog:
-    kept: list[LogEntry] = []
+def _build_log(container: str, name: str, rounds: Sequence[LogFileEntry]) -> AggregatedLog:
+    kept: list[LogFileEntry] = []
     for piece in rounds:
         if kept and _has_grown_into(kept[-1], piece):
             kept.pop()
@@ -210,7 +210,7 @@ def _build_log(container: str, name: str, rounds: Sequence[LogEntry]) -> Aggrega
     return AggregatedLog(container=container, name=name, length=length, pieces=tuple(kept))
 
 
-def _has_grown_into(before: LogEntry, after: LogEntry) -> bool:
+def _has_grown_into(before: LogFileEntry, after: LogFileEntry) -> bool:
     """Return True if a later round contains the same file, perhaps longer: some bytes are compared."""
     length = before.length
     if after.length < length:

@@ -14,7 +14,7 @@ from typing import Any
 from tony.hadoop.logs import java_serialization
 from tony.hadoop.logs.java_serialization import JavaObject
 from tony.hadoop.logs.log_files import (
-    LogEntry,
+    LogFileEntry,
     MalformedLogFileError,
     Opener,
     open_stretch,
@@ -31,7 +31,7 @@ CHECKSUM_SUFFIX = "-checksum"
 _PACKAGE = "org.apache.hadoop.yarn.logaggregation.filecontroller.ifile.LogAggregationIndexedFileController$"
 
 
-def list_entries(open_at: Opener, size: int) -> list[LogEntry]:
+def list_entries(open_at: Opener, size: int) -> list[LogFileEntry]:
     """Return every log file in the order of the rounds; one that grew has an entry for each round, with its next bytes.
 
     Args:
@@ -73,7 +73,7 @@ def _read_mark(open_at: Opener, size: int) -> tuple[int, int]:
     raise MalformedLogFileError("does not end with the mark that it begins with; perhaps it is still being written")
 
 
-def parse_index(open_at: Opener, value: Any, limit: int) -> Iterator[LogEntry]:
+def parse_index(open_at: Opener, value: Any, limit: int) -> Iterator[LogFileEntry]:
     """Yield every log file of every round; references to one object again and again are no way to fill memory.
 
     Args:
@@ -93,14 +93,14 @@ def parse_index(open_at: Opener, value: Any, limit: int) -> Iterator[LogEntry]:
                 yield _parse_entry(open_at, compression, one, limit)
 
 
-def _parse_entry(open_at: Opener, compression: str, value: Any, limit: int) -> LogEntry:
+def _parse_entry(open_at: Opener, compression: str, value: Any, limit: int) -> LogFileEntry:
     fields = _require_fields(value, "IndexedFileLogMeta")
     name = _require_text(fields, "fileName")
     start = _require_number(fields, "startIndex")
     end = start + _require_number(fields, "fileCompressedSize")
     if end > limit:
         raise MalformedLogFileError(f"has a log file {name!r:.80} that lies outside of it")
-    return LogEntry(
+    return LogFileEntry(
         container=_require_text(fields, "containerId"),
         name=name,
         length=_require_number(fields, "fileSize"),

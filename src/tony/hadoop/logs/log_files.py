@@ -33,7 +33,7 @@ class MalformedLogFileError(HadoopError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
+class LogFileEntry:
     """One log file of a container inside an aggregated file.
 
     Attributes:

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tony.hadoop.logs.log_files import (
-    LogEntry,
+    LogFileEntry,
     MalformedLogFileError,
     Opener,
     PlainBytes,
@@ -54,7 +54,7 @@ def is_tfile(start: bytes) -> bool:
     return start.startswith(MAGIC)
 
 
-def iterate_entries(open_at: Opener, size: int) -> Iterator[LogEntry]:
+def iterate_entries(open_at: Opener, size: int) -> Iterator[LogFileEntry]:
     """Yield every log file, in the file's order. Reads over the logs themselves, in pieces.
 
     Args:
@@ -74,7 +74,7 @@ def iterate_entries(open_at: Opener, size: int) -> Iterator[LogEntry]:
                 length = _parse_decimal(_read_java_text(value))
                 read = partial(_read, open_block, number, value.position)
                 value.skip(length)
-                yield LogEntry(container=key, name=name, length=length, read=read)
+                yield LogFileEntry(container=key, name=name, length=length, read=read)
 
 
 def _read(open_block: Callable[[], PlainBytes], record: int, start: int, offset: int, length: int) -> Iterator[bytes]:
