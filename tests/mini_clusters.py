@@ -16,10 +16,9 @@ import tony
 from tony.errors import UserError
 from tony.mini import processes
 from tony.mini.cluster import MiniCluster
-from tony.mini.daemon_commands import tool_command
-from tony.mini.hadoop_download import cache_folder, find_folder
-from tony.mini.java import find_java, find_maven
+from tony.mini.daemons import tool_command
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
+from tony.mini.software import cache_folder, find_folder, find_java, find_maven
 from tony.model.layout import Home
 
 #: Two queues that may both grow to the whole cluster, and two simulated GPUs on nm1: jobs without GPUs are unaffected.

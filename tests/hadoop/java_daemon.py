@@ -15,8 +15,7 @@ from tests.hadoop.url_tokens import from_url_string
 from tony.address import Address
 from tony.errors import TonyError
 from tony.hadoop.wire.rpc import Token
-from tony.mini.hadoop_download import fetch
-from tony.mini.java import find_java
+from tony.mini.software import fetch, find_java
 
 HADOOP = "3.4.2"
 _SOURCE = Path(__file__).parent / "java" / "FakeDaemon.java"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tony.mini.hadoop_download import POM, cache_folder, find_folder
 from tony.mini.options import DEFAULT_HADOOP
+from tony.mini.software import POM, cache_folder, find_folder
 
 _JAVA = """\
 #!/bin/sh

@@ -22,8 +22,8 @@ from tony.linux.process import is_alive, with_marker
 from tony.mini import conf_dir
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_files import user_name
-from tony.mini.daemon_commands import MARKER
-from tony.mini.daemon_http import send_request
+from tony.mini.daemon_requests import send_request
+from tony.mini.daemons import MARKER
 from tony.model.layout import Home
 
 SOURCE = str(Path(tony.__file__).parents[1])

@@ -16,7 +16,7 @@ from tests.mini.conftest import Machine
 from tests.support.waiting import block_until
 from tony.errors import InfraError
 from tony.linux.process import with_marker
-from tony.mini.daemon_commands import MARKER
+from tony.mini.daemons import MARKER
 from tony.mini.ephemeral_cluster import run_ephemeral_cluster
 from tony.mini.options import MiniOptions
 

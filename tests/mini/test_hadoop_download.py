@@ -11,8 +11,7 @@ import pytest
 from tests.facts import mention_each
 from tests.mini.conftest import Machine
 from tony.errors import InfraError, StorageError, UserError
-from tony.mini.hadoop_download import POM, cache_folder, fetch
-from tony.mini.java import Java
+from tony.mini.software import POM, Java, cache_folder, fetch
 
 
 @pytest.fixture

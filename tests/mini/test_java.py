@@ -9,7 +9,7 @@ import pytest
 from tests.facts import mentions
 from tests.mini.conftest import Machine
 from tony.errors import UserError
-from tony.mini.java import find_java, find_maven, fits, read_version
+from tony.mini.software import find_java, find_maven, fits, read_version
 
 
 @pytest.mark.parametrize(

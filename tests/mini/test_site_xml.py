@@ -10,18 +10,17 @@ import pytest
 
 from tony.errors import UserError
 from tony.mini import PROPERTY
+from tony.mini.cluster_files import file_of, hosts, render
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemon_commands import MiniDaemon, command, daemons, parse
-from tony.mini.free_ports import choose_ports
+from tony.mini.daemons import MiniDaemon, choose_ports, command, list_daemons, parse
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, Label, MiniOptions
-from tony.mini.site_xml import file_of, hosts, render
 
 PLACES = ClusterLayout(Path("/home/me/.tony/mini"))
 
 
 def state_of(options: MiniOptions) -> ClusterState:
-    names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
+    names = [port for daemon in list_daemons(options.nodes, options.datanodes) for port in daemon.ports]
     numbers = {name: 1000 + number for number, name in enumerate(names)}
     return ClusterState(options=options, java="/java", jars="/jars", path="/bin", ports=numbers)
 

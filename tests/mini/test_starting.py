@@ -22,10 +22,10 @@ from tony.linux.process import with_marker
 from tony.mini import cluster_state, conf_dir
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState, Process
-from tony.mini.daemon_commands import MARKER
-from tony.mini.daemon_logs import log_tail
+from tony.mini.daemons import MARKER
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, Label, MiniOptions
+from tony.mini.processes import log_tail
 from tony.model.layout import Home
 
 

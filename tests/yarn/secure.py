@@ -22,11 +22,11 @@ from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.wire.application_client import ApplicationReport
 from tony.hadoop.wire.yarn_records import NodeState
 from tony.mini.cluster import MiniCluster
+from tony.mini.cluster_files import to_xml
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemon_commands import MiniDaemon
-from tony.mini.java import find_java
+from tony.mini.daemons import MiniDaemon
 from tony.mini.options import DEFAULT_HADOOP, MiniOptions
-from tony.mini.site_xml import to_xml
+from tony.mini.software import find_java
 from tony.model.layout import Home
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 

@@ -12,7 +12,7 @@ from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until, user
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import FileMissingError
-from tony.mini.daemon_http import send_request
+from tony.mini.daemon_requests import send_request
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]

@@ -10,7 +10,7 @@ import pytest
 from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until
 from tests.yarn.test_attempts import kill_am, wait_attempt
-from tony.mini.daemon_http import send_request
+from tony.mini.daemon_requests import send_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 

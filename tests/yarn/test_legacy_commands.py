@@ -14,7 +14,7 @@ from tests.change_detection import CLUSTER
 from tests.e2e.tunnel_server import SERVER, call, end, get
 from tests.yarn.lab import CEILING, YarnLab, until
 from tony.linux.process import with_marker
-from tony.mini.daemon_commands import MARKER
+from tony.mini.daemons import MARKER
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -16,7 +16,7 @@ from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
 from tests.yarn.test_attempts import finish
 from tony.linux import process
-from tony.mini.daemon_http import send_request
+from tony.mini.daemon_requests import send_request
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters

@@ -22,7 +22,7 @@ from tests.yarn.lab import YarnLab, one_user, user
 from tests.yarn.portals import history, seen
 from tests.yarn.portals import until as until_true
 from tony.linux.process import is_alive
-from tony.mini.daemon_http import send_request
+from tony.mini.daemon_requests import send_request
 from tony.model.layout import Home
 
 pytestmark = [

@@ -18,7 +18,7 @@ from tests.yarn.lab import YarnLab, one_user, user
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.mini.cluster import MiniCluster
-from tony.mini.daemon_http import send_request
+from tony.mini.daemon_requests import send_request
 from tony.schedulers.shipping.python_archive import store_interpreter
 from tony.storage.cache.object_cache import Cache
 

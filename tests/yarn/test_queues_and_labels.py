@@ -14,7 +14,7 @@ from tests.change_detection import CLUSTER
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
 from tony.mini.cluster import MiniCluster
-from tony.mini.daemon_http import send_request
+from tony.mini.daemon_requests import send_request
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters

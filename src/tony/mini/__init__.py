@@ -4,8 +4,8 @@ NameNode, DataNodes, ResourceManager and NodeManagers run as separate daemons, s
 restarted. `tony mini` is its command line; all files are in `mini/` of the state directory (`layout`).
 
 `cluster` starts, inspects and stops it; `ephemeral_cluster` is one that stops with the process that started it. Before
-the start `hadoop_download` and `java` provide the software, `site_xml` and `cluster_files` write the
-configuration; afterwards `readiness` waits and `hdfs_setup` creates folders and assigns node labels.
+the start `software` provides Java and Hadoop, and `cluster_files` writes the configuration; afterwards
+`daemon_requests` waits, creates folders and assigns node labels.
 """
 
 from __future__ import annotations

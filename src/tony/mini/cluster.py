@@ -14,18 +14,14 @@ from pathlib import Path
 
 from tony.errors import InfraError, RecordError, StorageError, UserError
 from tony.linux.process import is_stopped, memory_of
-from tony.mini import processes, readiness
+from tony.mini import processes
 from tony.mini.cluster_files import check_path, user_name, write_files
 from tony.mini.cluster_state import ClusterState, Process, load, save
-from tony.mini.daemon_commands import DaemonKind, MiniDaemon, command, daemons, parse
-from tony.mini.daemon_logs import is_port_in_use, log_tail
-from tony.mini.free_ports import choose_ports
-from tony.mini.hadoop_download import fetch
-from tony.mini.hdfs_setup import format_name_node, initialize_hdfs
-from tony.mini.java import find_java
-from tony.mini.kill_applications import kill_applications
+from tony.mini.daemon_requests import explain_not_ready, initialize_hdfs, kill_applications, wait_until_ready
+from tony.mini.daemons import DaemonKind, MiniDaemon, choose_ports, command, list_daemons, parse
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import MiniOptions
+from tony.mini.software import fetch, find_java
 from tony.model.layout import Home
 
 #: Seconds for a cluster to start; it takes about 10.
@@ -250,7 +246,7 @@ class MiniCluster:
 
     def _plan(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
         path = options.path or f"{self.places.bin}:{self._environment.get('PATH') or os.defpath}"
-        names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
+        names = [port for daemon in list_daemons(options.nodes, options.datanodes) for port in daemon.ports]
         return ClusterState(options=options, java=java, jars=jars, path=path, ports=choose_ports(names))
 
     def _start_all(self, state: ClusterState, timeout: float) -> ClusterState:
@@ -262,7 +258,7 @@ class MiniCluster:
         ]
         for daemon in yarn:
             state = self._spawn(state, daemon)
-        format_name_node(state, self.places, self._variables(state))
+        processes.format_name_node(state, self.places, self._variables(state))
         for daemon in state.daemons:
             if daemon not in yarn:
                 state = self._spawn(state, daemon)
@@ -294,16 +290,16 @@ class MiniCluster:
                 if daemon.name not in living:
                     self._raise_died(daemon)
 
-        readiness.wait(lambda: self._explain_not_ready(state, since), check_alive, timeout)
+        wait_until_ready(lambda: self._explain_not_ready(state, since), check_alive, timeout)
 
     def _explain_not_ready(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
-        return readiness.explain_not_ready(state, since)
+        return explain_not_ready(state, since)
 
     def _raise_died(self, daemon: MiniDaemon) -> None:
         log = self.places.find_log(daemon.name)
-        kind = _PortInUseError if is_port_in_use(log) else InfraError
+        kind = _PortInUseError if processes.is_port_in_use(log) else InfraError
         title = daemon.kind.name.replace("_", " ").title().replace(" ", "")
-        raise kind("\n".join([f"the {title} ({daemon.name}) died; end of {log}:", *log_tail(log)]))
+        raise kind("\n".join([f"the {title} ({daemon.name}) died; end of {log}:", *processes.log_tail(log)]))
 
     def _stop_all(self) -> int:
         """Stop daemons, then what they have started; keep the files."""
@@ -337,7 +333,7 @@ class MiniCluster:
         if dead:
             verb = "is" if len(dead) == 1 else "are"
             return f"{' and '.join(dead)} {verb} dead; restart with: tony mini restart {dead[0]}"
-        return readiness.explain_not_ready(state, {})
+        return explain_not_ready(state, {})
 
     def _status_of(self, daemon: MiniDaemon, process: Process | None, state: ClusterState) -> DaemonStatus:
         is_suspended = process is not None and is_stopped(process.pid)

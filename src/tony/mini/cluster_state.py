@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tony.errors import RecordError
 from tony.linux.process import is_alive, start_time
-from tony.mini.daemon_commands import MiniDaemon, daemons
+from tony.mini.daemons import MiniDaemon, list_daemons
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import MiniOptions
 from tony.model.codec import DecodeError, from_plain, to_plain
@@ -59,7 +59,7 @@ class ClusterState:
     @property
     def daemons(self) -> tuple[MiniDaemon, ...]:
         """All daemons of the cluster, running or not."""
-        return (*map(MiniDaemon, self.others), *daemons(self.options.nodes, self.options.datanodes))
+        return (*map(MiniDaemon, self.others), *list_daemons(self.options.nodes, self.options.datanodes))
 
     def find_running(self) -> dict[str, Process]:
         """Return the processes of running daemons."""

@@ -13,50 +13,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """The folder of a cluster in a state directory."""
+    """The folder of a cluster in a state directory.
 
-    path: Path
+    Attributes:
+        state: the state file, see `cluster_state`.
+        conf: the configuration of daemons and clients.
+        bin: folder that comes first on the nodes' PATH.
+        web: class path entry of HDFS daemons.
+    """
 
-    @property
-    def state(self) -> Path:
-        """The state file, see `cluster_state`."""
-        return self.path / "state.json"
-
-    @property
-    def conf(self) -> Path:
-        """The configuration of daemons and clients."""
-        return self.path / "conf"
-
-    @property
-    def logs(self) -> Path:
-        """One log file per daemon."""
-        return self.path / "logs"
-
-    @property
-    def bin(self) -> Path:
-        """Folder that comes first on the nodes' PATH."""
-        return self.path / "bin"
-
-    @property
-    def web(self) -> Path:
-        """Class path entry of HDFS daemons."""
-        return self.path / "web"
-
-    @property
-    def hosts(self) -> Path:
-        """Host names of the nodes, for Java."""
-        return self.path / "hosts"
-
-    @property
-    def tmp(self) -> Path:
-        """Temporary files of the daemons."""
-        return self.path / "tmp"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = path / "state.json"
+        self.conf = path / "conf"
+        self.logs = path / "logs"
+        self.bin = path / "bin"
+        self.web = path / "web"
+        self.hosts = path / "hosts"
+        self.tmp = path / "tmp"
 
     def find_log(self, daemon: str) -> Path:
         """Return a daemon's log, which covers all of its starts."""
@@ -68,4 +46,4 @@ class ClusterLayout:
 
     def find_own_conf(self, daemon: str) -> Path:
         """Return the folder of a daemon's own configuration, which overrides `conf`."""
-        return self.find_data_folder(daemon) / "conf"
+        return self.path / daemon / "conf"

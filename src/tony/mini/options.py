@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tony.errors import UserError
-from tony.mini.daemon_commands import MAX_NODES, daemons
+from tony.mini.daemons import MAX_NODES, list_daemons
 
 #: Default release, tested with tony.
 DEFAULT_HADOOP = "3.4.2"
@@ -93,7 +93,7 @@ class MiniOptions:
             (f"--set {setting.daemon}:{setting.key}", setting.daemon) for setting in self.settings if setting.daemon
         ]
         named += [(f"--label {label.name}", f"nm{node}") for label in self.labels for node in label.nodes]
-        known = {daemon.name for daemon in daemons(self.nodes, self.datanodes) if daemon.index}
+        known = {daemon.name for daemon in list_daemons(self.nodes, self.datanodes) if daemon.index}
         for where, name in named:
             if name not in known:
                 raise UserError(f"{where}: this cluster has no {name}; see --nodes and --datanodes")

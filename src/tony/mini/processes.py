@@ -1,21 +1,29 @@
-"""Start and stop daemons, leaving no process behind."""
+"""Start and stop daemons, leaving no process behind; the ends of their logs."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from tony.errors import InfraError
+from tony.linux.files import read_tail
 from tony.linux.process import has_marker, kill_until_none, send, with_marker
 from tony.mini.cluster_state import ClusterState, Process
-from tony.mini.daemon_commands import MARKER
+from tony.mini.daemons import MARKER, MiniDaemon, command
 from tony.mini.layout import ClusterLayout
 
 #: Variables that daemons inherit from the user's environment.
 _INHERITED = ("HOME", "LANG", "LOGNAME", "TZ", "USER")
+#: Lines of a log that an error shows, most of which are not from a stack trace.
+_LINES = 12
+#: Bytes of a log that are searched for them.
+_TAIL = 65536
+_PORT_IN_USE = re.compile(r"BindException|Address already in use|Port in use", re.IGNORECASE)
 #: Our own children, so that they can be reaped. They usually outlive this process.
 _children: list[subprocess.Popen[bytes]] = []
 
@@ -38,7 +46,7 @@ def environment(state: ClusterState, places: ClusterLayout, own: Mapping[str, st
     }
 
 
-def spawn(command: list[str], variables: Mapping[str, str], folder: Path, log: Path) -> int:
+def spawn(line: list[str], variables: Mapping[str, str], folder: Path, log: Path) -> int:
     """Start a daemon in a session of its own; append its output to its log.
 
     Returns:
@@ -46,7 +54,7 @@ def spawn(command: list[str], variables: Mapping[str, str], folder: Path, log: P
     """
     with open(log, "ab") as file:
         child = subprocess.Popen(
-            command,
+            line,
             env=dict(variables),
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -115,3 +123,36 @@ def _works_in(pid: int | str, folder: Path) -> bool:
     except OSError:
         return False
     return place.startswith(f"{folder}/nm") and "/local/" in place
+
+
+def format_name_node(state: ClusterState, places: ClusterLayout, variables: dict[str, str]) -> None:
+    """Format the NameNode: create an empty file system.
+
+    Raises:
+        InfraError: Java or Hadoop failed; says how.
+    """
+    log = places.find_log("format")
+    line = command(MiniDaemon("nn"), Path(state.java), Path(state.jars), places, "-format", "-nonInteractive")
+    with open(log, "wb") as file:
+        done = subprocess.run(
+            line, env=variables, cwd=places.path, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False
+        )
+    if done.returncode != 0:
+        raise InfraError("\n".join([f"formatting the NameNode failed; see {log}:", *log_tail(log)]))
+
+
+def log_tail(log: Path) -> list[str]:
+    """Return the last informative lines of a log: stack traces without their frames."""
+    try:
+        text = read_tail(log, _TAIL).decode(errors="replace")
+    except OSError:
+        return []
+    lines = [line for line in text.splitlines() if line.strip() and not re.match(r"\s+(at |\.\.\. \d+ more)", line)]
+    # Hadoop's shutdown banner of asterisks has no further information.
+    lines = [line for line in lines if not re.match(r"[/*]|SHUTDOWN_MSG", line) and "SHUTDOWN_MSG" not in line]
+    return [line[:400] for line in lines[-_LINES:]]
+
+
+def is_port_in_use(log: Path) -> bool:
+    """Return True if a daemon died because its port was in use."""
+    return any(_PORT_IN_USE.search(line) for line in log_tail(log))

@@ -17,7 +17,7 @@ from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.tokens import TokenCredentials, write_file
 from tony.hadoop.wire.rpc import Token
 from tony.mini import PROPERTY
-from tony.mini.site_xml import to_xml
+from tony.mini.cluster_files import to_xml
 from tony.model.layout import Home
 from tony.schedulers.yarn.cluster_clients import ClusterClients, find_cluster
 from tony.schedulers.yarn.settings import YarnSettings, read_settings

@@ -1,13 +1,15 @@
-"""The daemons of a small cluster: their names, addresses and Java command lines."""
+"""The daemons of a small cluster: their names, addresses, ports and Java command lines."""
 
 from __future__ import annotations
 
+import random
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from tony.errors import UserError
+from tony.errors import InfraError, UserError
 from tony.mini.layout import ClusterLayout
 
 #: Address of daemons. Loopback only: a cluster without security runs programs for every client that can reach it.
@@ -18,6 +20,11 @@ _NODE_NETWORK = "127.0.1"
 MAX_NODES = 254
 #: Variable in the environment of daemons and their descendants: the folder of their cluster.
 MARKER = "TONY_MINI"
+
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: Below are ports of well-known services; above is Linux's default ephemeral range.
+_LOWEST_PORT = 10240
+_HIGHEST_PORT = 32767
 
 _PACKAGE = "org.apache.hadoop"
 #: Packages that Hadoop accesses by reflection; opened on Java 17, as by Hadoop's own start scripts.
@@ -98,7 +105,7 @@ class MiniDaemon:
         return tuple(f"{self.name}.{port}" for port in _PORTS[self.kind])
 
 
-def daemons(nodes: int, datanodes: int) -> tuple[MiniDaemon, ...]:
+def list_daemons(nodes: int, datanodes: int) -> tuple[MiniDaemon, ...]:
     """Return all daemons of a cluster, in start order."""
     names = ["nn", "rm", *(f"dn{n}" for n in range(1, datanodes + 1)), *(f"nm{n}" for n in range(1, nodes + 1))]
     return tuple(map(MiniDaemon, names))
@@ -113,7 +120,7 @@ def parse(text: str, nodes: int, datanodes: int, others: Iterable[MiniDaemon] = 
     Raises:
         UserError: there is none of that name.
     """
-    known = (*daemons(nodes, datanodes), *others)
+    known = (*list_daemons(nodes, datanodes), *others)
     only = {"dn": datanodes, "nm": nodes}.get(text)
     found = MiniDaemon(f"{text}1" if only == 1 else text)
     if found not in known:
@@ -160,3 +167,33 @@ def java_command(
         main,
         *arguments,
     ]
+
+
+def choose_ports(names: Iterable[str]) -> dict[str, int]:
+    """Return a free port for each name.
+
+    None is in the kernel's ephemeral range, so that a killed daemon finds its own port free again. Another process may
+    take one before it is used: the caller has to be ready to choose again.
+
+    Raises:
+        InfraError: too few are free.
+    """
+    end = int(_RANGE.read_text().split()[0])
+    if end < _LOWEST_PORT + 1000:
+        end = _HIGHEST_PORT + 1
+    candidates = list(range(_LOWEST_PORT, end))
+    random.shuffle(candidates)
+    free = (port for port in candidates if _is_free(port))
+    try:
+        return {name: next(free) for name in names}
+    except StopIteration:
+        raise InfraError(f"not enough free ports from {_LOWEST_PORT} to {end - 1} for a cluster") from None
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True
