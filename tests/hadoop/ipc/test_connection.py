@@ -67,18 +67,6 @@ async def test_a_call() -> None:
         assert not connection.is_open
 
 
-async def test_simple_names_the_user() -> None:
-    """SIMPLE carries the user and the real user."""
-    async with daemon() as server:
-        for login, expected in [
-            (ALICE, "alice None None"),
-            (LoginIdentity(user="bob", real_user="alice"), "bob alice None"),
-        ]:
-            connection = await _to(server, login)
-            assert (await connection.call(WHO, Said())).text == expected
-            await connection.close()
-
-
 @pytest.mark.parametrize("protection", Protection)
 @pytest.mark.parametrize("auths", [(Auth.TOKEN,), (Auth.TOKEN, Auth.SIMPLE), (Auth.SIMPLE, Auth.TOKEN)])
 async def test_token(protection: Protection, auths: tuple[Auth, ...]) -> None:
@@ -108,21 +96,6 @@ async def test_our_order_of_protections_counts() -> None:
         await connection.close()
 
 
-async def test_a_wrong_password() -> None:
-    """The daemon says no, and the error says where."""
-    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
-        wrong = LoginIdentity(token=replace(TOKEN, password=b"wrong"))
-        with pytest.raises(SaslError, match=rf"{server.address}: SaslException: .*Mismatched") as caught:
-            await _to(server, wrong)
-        assert caught.value.fatal
-
-
-async def test_an_unknown_token() -> None:
-    async with daemon(auths=ONLY_TOKEN, tokens={}) as server:
-        with pytest.raises(InvalidTokenError):
-            await _to(server, BY_TOKEN)
-
-
 async def test_a_token_that_cannot_be_read() -> None:
     """The daemon closes without a word; the error guesses why."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
@@ -132,17 +105,6 @@ async def test_a_token_that_cannot_be_read() -> None:
         assert not caught.value.maybe_executed
 
 
-async def test_simple_where_it_is_off() -> None:
-    """The first call says so."""
-    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
-        connection = await _to(server)
-        with pytest.raises(AccessControlError, match=r"SIMPLE authentication is not enabled\.  Available:\[TOKEN\]"):
-            await connection.call(ECHO, Said())
-        with pytest.raises(AccessControlError):
-            await connection.call(ECHO, Said())
-        await connection.close()
-
-
 async def test_a_daemon_that_wants_no_proof() -> None:
     """It is believed only where the settings allow it."""
     key = r"ipc\.client\.fallback-to-simple-auth-allowed"
@@ -150,20 +112,6 @@ async def test_a_daemon_that_wants_no_proof() -> None:
         with pytest.raises(LoginError, match=rf"{server.address}.*TOKEN.*{key}"):
             await _to(server, BY_TOKEN)
         connection = await _to(server, LoginIdentity(token=TOKEN, fallback_to_simple=True, user="alice"))
-        assert (await connection.call(WHO, Said())).text == "alice None None"
-        await connection.close()
-
-
-async def test_a_kerberos_login_falls_back_where_allowed() -> None:
-    """SIMPLE from a list of several ways is taken only where the settings allow it; no answer comes to it."""
-    async with daemon(auths=(Auth.TOKEN, Auth.SIMPLE), tokens=TOKENS) as server:
-        with pytest.raises(
-            LoginError, match=rf"{server.address}.*TOKEN, SIMPLE.*KERBEROS.*hadoop\.security\.authentication"
-        ):
-            await _to(server, LoginIdentity(server_principal="rm/_HOST@EXAMPLE.COM"))
-        connection = await _to(
-            server, LoginIdentity(server_principal="rm/_HOST@EXAMPLE.COM", fallback_to_simple=True, user="alice")
-        )
         assert (await connection.call(WHO, Said())).text == "alice None None"
         await connection.close()
 
@@ -230,16 +178,6 @@ async def test_remote_text_is_harmless() -> None:
             await connection.call(ECHO, Said())
         assert "\x1b" not in str(caught.value)
         assert len(str(caught.value)) < 3000
-        await connection.close()
-
-
-async def test_unknown_methods_and_protocols() -> None:
-    async with daemon() as server:
-        connection = await _to(server)
-        with pytest.raises(NoSuchMethodError, match=r"EchoProtocol\.sing.*(?s:.)*older"):
-            await connection.call(UNKNOWN, Said())
-        with pytest.raises(NoSuchProtocolError, match=r"Unknown protocol: org\.apache\.hadoop\.fake\.OtherPB"):
-            await connection.call(FOREIGN, Said())
         await connection.close()
 
 

@@ -50,17 +50,6 @@ def test_a_call_as_hadoops_client_sends_it() -> None:
     assert golden == call_frame(GET_NEW_APPLICATION, Empty(), CallId(client_id=CLIENT, number=0))
 
 
-def test_preambles() -> None:
-    assert bytes.fromhex("68727063090000") == frames.PREAMBLE_SIMPLE
-    assert bytes.fromhex("687270630900df") == frames.PREAMBLE_SASL
-
-
-def test_special_ids_on_the_wire() -> None:
-    """Zig-zag: -33 is 0x41, -4 is 0x07; SASL has an empty client id."""
-    assert bytes.fromhex("0802100018412200") in frames.build_sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
-    assert bytes.fromhex("0000001b1a08021000180722") == ping_frame()[:12]
-
-
 def test_an_empty_sasl_token_is_present() -> None:
     """The step after the last of Kerberos' is empty, and must be sent."""
     assert encode_delimited(RpcSasl(state=SaslState.RESPONSE, token=b"")).hex() == "0410041a00"
@@ -77,14 +66,6 @@ def test_call_ids() -> None:
     assert one != other
     assert replace(one, retry_count=2) == one.to_retry().to_retry()
     assert 16 == len(one.client_id)
-
-
-def test_signs_of_answers() -> None:
-    """Ids below zero come back without their sign."""
-    header = RpcResponseHeader(unsigned_call_id=4294967263, status=RpcStatus.SUCCESS)
-    frame = build_frame(encode_delimited(header))
-    assert bytes.fromhex("08dfffffff0f") in frame
-    assert -33 == read_answer(frame[4:]).header.call_id
 
 
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=8), st.data())
@@ -140,8 +121,3 @@ def test_another_servers_first_bytes_are_reported_safely() -> None:
     with pytest.raises(IpcProtocolError, match=str(int.from_bytes(b"SSH-", "big"))) as caught:
         FrameReader().feed(b"SSH-2.0-\x1b[31m\r\n")
     assert "\x1b" not in str(caught.value)
-
-
-def test_a_request_names_its_method() -> None:
-    """What is called stands in clear text, for those who read captures."""
-    assert b"\x04echo" in call_frame(ECHO, Said(text="x"), CallId.from_new())
