@@ -12,7 +12,6 @@ import pytest
 from tony.hadoop.wire.proto import (
     BOOL,
     BYTES,
-    DOUBLE,
     FLOAT,
     INT32,
     INT64,
@@ -33,7 +32,7 @@ MODULES = {
     "rpc": "wire.rpc",
     "yarn_records": "wire.yarn_records",
 }
-KINDS = {kind.name: kind for kind in (BOOL, BYTES, DOUBLE, FLOAT, INT32, INT64, SINT32, STRING, UINT32, UINT64)}
+KINDS = {kind.name: kind for kind in (BOOL, BYTES, FLOAT, INT32, INT64, SINT32, STRING, UINT32, UINT64)}
 #: Where our default is another one on purpose: absent is something that a caller must be able to see.
 OUR_DEFAULTS = {
     ("application_client.ApplicationSubmissionContext", "application_name"),

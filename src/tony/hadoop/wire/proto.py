@@ -8,7 +8,7 @@
     assert decode(NodeId, data).host == "node-1"
 
 Hadoop has about a hundred messages, all simple; the field numbers come from Hadoop's protocol files. This is not a
-general protobuf library: groups and extensions are skipped, and maps are lists of pairs, as in proto2.
+general protobuf library: numbers are not packed, groups are refused, and maps are lists of pairs, as in proto2.
 
 A value passed to a constructor is *present* and is written even if it equals the default; `None` means absent. An
 absent field reads as its default, or None; an absent repeated field reads as (). Messages are immutable and hashable,
@@ -24,7 +24,7 @@ Wire format: https://protobuf.dev/programming-guides/encoding/
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
 
@@ -42,8 +42,6 @@ _VARINT = 0
 _EIGHT = 1
 _BYTES = 2
 _FOUR = 5
-_START_GROUP = 3
-_END_GROUP = 4
 
 
 class MalformedMessageError(InfraError):
@@ -119,7 +117,6 @@ SINT32: Final = FieldKind(
 )
 BOOL: Final = FieldKind("bool", _VARINT, _make_range_check(0, 1), bool, small=True)
 FLOAT: Final = FieldKind("float", _FOUR, struct.Struct("<f").pack, lambda data: struct.unpack("<f", data)[0])
-DOUBLE: Final = FieldKind("double", _EIGHT, struct.Struct("<d").pack, lambda data: struct.unpack("<d", data)[0])
 STRING: Final = FieldKind("string", _BYTES, _utf8, None)
 BYTES: Final = FieldKind("bytes", _BYTES, _raw, None)
 
@@ -218,7 +215,7 @@ def replace(message: AnyMessage, **changes: Any) -> AnyMessage:
 
 
 # How a field is decoded; the comparisons in `_fill` depend on the order.
-_PLAIN, _READ, _MESSAGE, _STRING, _RAW, _FIXED, _PACKED = range(7)
+_PLAIN, _READ, _MESSAGE, _STRING, _RAW, _FIXED = range(6)
 
 
 class _FieldTable:
@@ -254,8 +251,6 @@ class _FieldTable:
             self.by_key[key] = (_STRING if kind is STRING else _RAW, name, None, many)
         else:
             self.by_key[key] = (_FIXED, name, kind, many)
-        if many and wire != _BYTES:
-            self.by_key[field.number << 3 | _BYTES] = (_PACKED, name, kind, many)
 
 
 def _plan_of(cls: type[ProtoMessage]) -> _FieldTable:
@@ -343,7 +338,7 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
             key, at = read_varint(data, at - 1)
         entry = known.get(key)
         if entry is None:
-            at = _skip(cls, data, at, end, key, depth)
+            at = _skip(cls, data, at, end, key)
             continue
         what, name, extra, many = entry
         if what != _FIXED:
@@ -365,19 +360,15 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
                     value = data[start:at].decode("utf-8", "replace")
                 else:
                     value = data[start:at]
-                    if what == _PACKED:
-                        _add(cls, values, name, _decode_packed(cls, name, extra, value))
-                        continue
             elif what == _READ:
                 value = extra(value)
                 if value is None:
                     continue  # unknown enum value
         else:
-            size = 4 if extra.wire == _FOUR else 8
-            value = extra.read(data[at : at + size]) if at + size <= end else None
-            at += size
+            value = extra.read(data[at : at + 4]) if at + 4 <= end else None
+            at += 4
         if many:
-            _add(cls, values, name, (value,))
+            _add(cls, values, name, value)
         else:
             values[name] = value
     if at != end:
@@ -390,33 +381,17 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
             raise MalformedMessageError(f"{cls.__name__} lacks the required field {name}")
 
 
-def _add(cls: type[ProtoMessage], values: dict[str, Any], name: str, new: Iterable[Any]) -> None:
+def _add(cls: type[ProtoMessage], values: dict[str, Any], name: str, value: Any) -> None:
     """Append to a repeated field, which is a list while its message is decoded."""
     items = values.get(name)
     if type(items) is not list:
         items = values[name] = list(items or ())
-    items.extend(new)
+    items.append(value)
     if len(items) > MAX_REPEATED:
         raise MalformedMessageError(f"more than {MAX_REPEATED} values of {cls.__name__}.{name}")
 
 
-def _decode_packed(cls: type[ProtoMessage], name: str, kind: FieldKind, data: bytes) -> list[Any]:
-    """Decode a packed repeated field; proto2 requires every parser to accept packed values."""
-    values = []
-    at = 0
-    if kind.wire == _VARINT:
-        while at < len(data):
-            number, at = read_varint(data, at)
-            values.append(number if kind.read is None else kind.read(number))
-        return [value for value in values if value is not None]
-    size = 4 if kind.wire == _FOUR else 8
-    if len(data) % size:
-        raise MalformedMessageError(f"{cls.__name__}.{name} ends in the middle of a number")
-    read = cast(Callable[[bytes], Any], kind.read)
-    return [read(data[at : at + size]) for at in range(0, len(data), size)]
-
-
-def _skip(cls: type[ProtoMessage], data: bytes, at: int, end: int, key: int, depth: int) -> int:
+def _skip(cls: type[ProtoMessage], data: bytes, at: int, end: int, key: int) -> int:
     """Return the offset after an unknown field."""
     wire = key & 7
     if key >> 3 == 0 or key >> 3 >= 1 << 29:
@@ -430,13 +405,6 @@ def _skip(cls: type[ProtoMessage], data: bytes, at: int, end: int, key: int, dep
         return at + size
     if wire in (_FOUR, _EIGHT):
         return at + (4 if wire == _FOUR else 8)
-    if wire == _START_GROUP and depth:
-        closing = key >> 3 << 3 | _END_GROUP
-        while True:
-            inner, at = read_varint(data, at)
-            if inner == closing:
-                return at
-            at = _skip(cls, data, at, end, inner, depth - 1)
     raise MalformedMessageError(f"field {key >> 3} of {cls.__name__} has the unsupported wire type {wire}")
 
 
