@@ -148,15 +148,15 @@ async def test_an_idle_connection_that_broke_is_made_again_at_once() -> None:
 
 
 async def test_calls_that_may_have_run_are_repeated_only_if_idempotent() -> None:
-    async with pair() as (one, two, both):
+    async with pair(options=ConnectionOptions(call_timeout=0.2)) as (one, two, both):
         for fault, error in ((DropResponse(executed=True), ConnectionLostError), (Silence(), CallTimeoutError)):
             for server in (one, two):
                 server.forgive()
                 server.order(fault, method=WHO.name)
                 server.order(fault, method=ECHO.name)
             with pytest.raises(error):
-                await both.call(WHO, HI, timeout=0.2)
-            assert HI == await both.call(ECHO, HI, timeout=0.2)
+                await both.call(WHO, HI)
+            assert HI == await both.call(ECHO, HI)
 
 
 async def test_a_daemon_that_hangs() -> None:
@@ -176,14 +176,15 @@ async def test_a_daemon_that_hangs() -> None:
 
 async def test_silence_counts_from_the_question_on() -> None:
     """One that hangs, and is alone, is not asked again when its silence was longer than the patience."""
-    async with daemon() as server, proxy(server, policy=with_fields(QUICK, give_up_after=1.0)) as only:
+    policy, options = with_fields(QUICK, give_up_after=1.0), ConnectionOptions(call_timeout=1.2)
+    async with daemon() as server, proxy(server, policy=policy, options=options) as only:
         server.order(Silence(), times=2)
         with pytest.raises(DaemonsUnavailableError, match=r"EchoService.* 1\.\d s"):
-            await only.call(ECHO, HI, timeout=1.2)
+            await only.call(ECHO, HI)
         assert 1 == len(server.calls)
 
 
-async def test_a_call_that_times_out_leaves_others_alone() -> None:
+async def test_a_call_that_times_out_leaves_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection is closed when the last of its calls is through."""
     async with daemon() as server, proxy(server) as only:
         hold = HoldResponse()
@@ -191,7 +192,8 @@ async def test_a_call_that_times_out_leaves_others_alone() -> None:
         patient = asyncio.create_task(only.call(ECHO, Said(number=1)))
         await hold.is_held.wait()
         server.order(Silence())
-        assert HI == await only.call(ECHO, HI, timeout=0.1)
+        monkeypatch.setattr(only, "_choose_timeout", lambda method: 0.1)
+        assert HI == await only.call(ECHO, HI)
         assert (2, 1) == (server.connections, len(only._retired))
         hold.release()
         assert 1 == (await patient).number
@@ -248,8 +250,9 @@ async def test_it_is_given_up_in_the_end_with_all_that_was_tried() -> None:
     async with pair() as (one, two, both):
         await one.stop()
         two.order(standby(), times=1000)
+        both.policy = with_fields(QUICK, give_up_after=0.0)
         with pytest.raises(DaemonsUnavailableError) as caught:
-            await both.call(ECHO, HI, give_up_after=0.0)
+            await both.call(ECHO, HI)
         service, first, second = str(caught.value).splitlines()
         assert "EchoService" in service
         assert all(fact in first for fact in ("d0", str(one.address), "key.d0"))
@@ -257,8 +260,9 @@ async def test_it_is_given_up_in_the_end_with_all_that_was_tried() -> None:
         assert [("d0", ConnectError), ("d1", StandbyError)] == [(d.id, type(e)) for d, e in caught.value.failures]
         loop = asyncio.get_running_loop()
         before = loop.time()
+        both.policy = with_fields(QUICK, give_up_after=0.3)
         with pytest.raises(DaemonsUnavailableError):
-            await both.call(ECHO, HI, give_up_after=0.3)
+            await both.call(ECHO, HI)
         assert 0.3 <= loop.time() - before < 15
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.hadoop.clients import resource_manager
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.defaults import DEFAULTS
+from tony.hadoop.configuration.settings import DEFAULTS
 from tony.hadoop.configuration.xml_file import SiteXmlReader
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import (

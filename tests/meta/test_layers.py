@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; it reads XML as Hadoop does.
 #: Schedulers and files in HDFS may ask whether a small cluster runs.
 ONLY = {
-    ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.value_parsing"},
+    ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.settings"},
     ("config", "schedulers"): {"tony.schedulers.settings_schema", "tony.schedulers.registry", "tony.schedulers"},
     ("schedulers", "mini"): {"tony.mini"},
     ("storage", "mini"): {"tony.mini"},

@@ -16,9 +16,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from tony.hadoop.configuration import ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest_layers import Protection, parse_protections

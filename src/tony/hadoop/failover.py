@@ -51,7 +51,6 @@ from tony.units import format_duration
 
 #: Tries after a login that failed.
 _LOGIN_TRIES: Final = 3
-_AS_SET: Final = -1.0
 
 Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
 
@@ -142,36 +141,22 @@ class FailoverProxy:
         """The daemon that answered last, or that is tried next."""
         return self.daemons[self._current]
 
-    async def call(
-        self,
-        method: Method[Request, Response],
-        request: Request,
-        *,
-        timeout: float | None = _AS_SET,
-        give_up_after: float | None = None,
-    ) -> Response:
+    async def call(self, method: Method[Request, Response], request: Request) -> Response:
         """Call the active daemon, and wait for the response.
-
-        Args:
-            timeout: seconds for one answer; None waits forever; left out, the timeout of the options applies.
-            give_up_after: seconds until it is given up, instead of the policy's.
 
         Raises:
             DaemonsUnavailableError: no daemon answered in time.
             ConnectionLostError, CallTimeoutError: the call may have been carried out, and must not be sent twice.
             HadoopError: any other error of the daemon or of the login.
         """
-        limit = self.policy.give_up_after if give_up_after is None else give_up_after
+        limit = self.policy.give_up_after
         call_id, since, tries, logins = CallId.from_new(), math.inf, 0, 0
-        how: dict[str, Any] = {} if timeout == _AS_SET else {"timeout": timeout}
         while True:
             is_sent, called_at = False, asyncio.get_running_loop().time()
             try:
                 connection = await self._get_connection()
                 is_sent = True
-                return await self._ask(
-                    connection, method, request, {**self._shorten_timeouts(method), **how, "retry": call_id}
-                )
+                return await self._ask(connection, method, request, call_id)
             except _TROUBLE as error:
                 failure = error
             logins = logins + 1 if isinstance(failure, LoginError | SaslError) else 0
@@ -187,16 +172,16 @@ class FailoverProxy:
             if isinstance(failure, RetriableError):
                 await asyncio.sleep(self._pause())
 
-    def _shorten_timeouts(self, method: Method[Any, Any]) -> dict[str, float]:
-        """Return a shorter timeout for the first answer over a connection, if there is one."""
+    def _choose_timeout(self, method: Method[Any, Any]) -> float | None:
+        """Return a shorter timeout for the first answer over a connection, if there is one; None for the usual one."""
         is_first = not self._is_proven and len(self.daemons) > 1 and method.idempotent
-        return {"timeout": self.policy.first_answer} if is_first and math.isfinite(self.policy.first_answer) else {}
+        return self.policy.first_answer if is_first and math.isfinite(self.policy.first_answer) else None
 
     async def _ask(
-        self, connection: IpcConnection, method: Method[Request, Response], request: Request, how: dict[str, Any]
+        self, connection: IpcConnection, method: Method[Request, Response], request: Request, call_id: CallId
     ) -> Response:
         try:
-            answer = await connection.call(method, request, **how)
+            answer = await connection.call(method, request, timeout=self._choose_timeout(method), retry=call_id)
         except _TROUBLE as error:
             self._leave(connection, error)
             raise

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.configuration.value_parsing import parse_int
+from tony.hadoop.configuration.settings import parse_int
 
 GOLDEN = Path(__file__).parent.parent / "golden/configuration"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 
 from tony.address import Address
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.configuration.value_parsing import parse_bool, parse_int, parse_size
+from tony.hadoop.configuration.settings import parse_bool, parse_int, parse_size
 
 
 def site(folder: Path, name: str, text: str = "", **keys: str) -> Path:

@@ -69,7 +69,7 @@ def test_a_challenge_as_java_writes_it() -> None:
     [
         (b"", "no nonce"),
         (b"nonce=x", "md5-sess"),
-        (b'nonce="x', "never closed"),
+        (b'nonce="x', "no list"),
         (b"x" * 10_000, "10000 bytes"),
         (b"nonce=\xff", "no text"),
         (b"nonce", "no list"),

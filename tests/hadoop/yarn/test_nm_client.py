@@ -20,10 +20,8 @@ from tony.hadoop.ipc.errors import (
 )
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.wire import rpc
-from tony.hadoop.wire.application_master import NodeToken
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
-    ApplicationAttemptId,
     Container,
     ContainerId,
     ContainerLaunchContext,
@@ -31,7 +29,7 @@ from tony.hadoop.wire.yarn_records import (
     ContainerStatus,
     NodeId,
 )
-from tony.hadoop.yarn.nm_client import MissingNodeTokenError, NodeClients, NodeTokens
+from tony.hadoop.yarn.nm_client import MissingNodeTokenError, NodeClients
 
 SLEEP = ContainerLaunchContext(commands=("sleep 60",))
 NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyException", message="not yet")
@@ -40,7 +38,7 @@ NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyEx
 class Node:
     """A fake NodeManager, and what a master knows of it."""
 
-    def __init__(self, tokens: NodeTokens) -> None:
+    def __init__(self, tokens: dict[NodeId, Token]) -> None:
         self.passwords: dict[bytes, bytes] = {}
         self.manager = FakeNodeManager(self.passwords)
         self.server = self.manager.server
@@ -50,7 +48,7 @@ class Node:
         """The newest token is this one; older ones continue to work."""
         self.passwords[name] = b"for " + name
         token = Token(identifier=name, password=self.passwords[name], kind="NMToken", service="elsewhere:1")
-        self.tokens.put([NodeToken(node=self.manager.node, token=token)])
+        self.tokens[self.manager.node] = token
 
     def container(self, number: int) -> Container:
         identity = ContainerId(attempt=ATTEMPT, number=number)
@@ -67,7 +65,8 @@ def identity_of(container: Container) -> ContainerId:
 
 async def test_start_status_stop() -> None:
     """All of it over one connection, which comes with the node's token."""
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
@@ -91,14 +90,15 @@ async def test_start_status_stop() -> None:
 
 
 async def test_an_empty_request_makes_no_call() -> None:
-    nodes = NodeClients(NodeTokens())
+    nodes = NodeClients({})
     assert await nodes.stop(NodeId(host="nowhere", port=1), []) == {}
     assert await nodes.fetch_statuses(NodeId(host="nowhere", port=1), []) == {}
 
 
 async def test_a_start_that_is_refused() -> None:
     """The answer is a success, and says so inside; the error names node and container."""
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
@@ -112,7 +112,7 @@ async def test_a_start_that_is_refused() -> None:
 
 async def test_a_node_without_a_token() -> None:
     """That is an error of the caller, and reported at once."""
-    nodes = NodeClients(NodeTokens())
+    nodes = NodeClients({})
     with pytest.raises(MissingNodeTokenError, match="no token for node a:1"):
         await nodes.start(Container(id=ContainerId(number=1), node=NodeId(host="a", port=1)), SLEEP)
     with pytest.raises(ValueError, match="no container of a node"):
@@ -121,7 +121,8 @@ async def test_a_node_without_a_token() -> None:
 
 async def test_a_new_token_makes_a_new_connection() -> None:
     """Calls on the old one end there."""
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
@@ -140,7 +141,8 @@ async def test_a_new_token_makes_a_new_connection() -> None:
 
 
 async def test_a_token_that_the_node_does_not_know() -> None:
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         node.passwords.clear()
@@ -153,7 +155,8 @@ async def test_a_token_that_the_node_does_not_know() -> None:
 @pytest.mark.parametrize("executed", [True, False])
 async def test_a_start_whose_response_was_lost(executed: bool) -> None:
     """It is sent again; that the container runs already counts as success."""
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
@@ -167,7 +170,8 @@ async def test_a_start_whose_response_was_lost(executed: bool) -> None:
 
 async def test_a_node_that_is_not_there_yet() -> None:
     """Starting, or not yet known to the ResourceManager: it is asked again."""
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     await node.server.start()
     node.let_in(b"one")
     await node.server.stop()
@@ -184,7 +188,8 @@ async def test_a_node_that_is_not_there_yet() -> None:
 
 async def test_a_node_that_is_lost() -> None:
     """The patience ends; the ResourceManager will say what became of its containers."""
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens, timeout=0.2)
@@ -198,7 +203,8 @@ async def test_a_node_that_is_lost() -> None:
 
 async def test_a_node_that_hangs() -> None:
     """A start is not repeated then: the caller releases the container. Stopping is asked again."""
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens, options=ConnectionOptions(call_timeout=0.1))
@@ -212,7 +218,8 @@ async def test_a_node_that_hangs() -> None:
 
 
 async def test_a_connection_that_broke_in_between() -> None:
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
@@ -225,7 +232,7 @@ async def test_a_connection_that_broke_in_between() -> None:
 
 async def test_no_more_connections_than_allowed() -> None:
     """The ones that were not used for longest are closed; calls on their way are not hurt."""
-    tokens = NodeTokens()
+    tokens: dict[NodeId, Token] = {}
     nodes = NodeClients(tokens, most=2)
     members = [Node(tokens) for _ in range(4)]
     for member in members:
@@ -241,7 +248,8 @@ async def test_no_more_connections_than_allowed() -> None:
 
 
 async def test_many_starts_at_once() -> None:
-    node = Node(tokens := NodeTokens())
+    tokens: dict[NodeId, Token] = {}
+    node = Node(tokens)
     async with node.server:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
@@ -249,11 +257,3 @@ async def test_many_starts_at_once() -> None:
         assert len(node.manager.running) == 200
         assert node.server.connections == 1
         await nodes.close()
-
-
-def test_tokens_are_known_by_the_node() -> None:
-    """Their service is written otherwise; what lacks a part is nothing."""
-    tokens = NodeTokens()
-    tokens.put([NodeToken(), NodeToken(node=NodeId(host="a", port=1))])
-    assert len(tokens) == 0
-    assert ATTEMPT == ApplicationAttemptId(application=ATTEMPT.application, number=1)

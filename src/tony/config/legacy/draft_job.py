@@ -14,7 +14,7 @@ from tony.config.legacy.settings_sources import LegacyAssignment, LegacyValue, S
 from tony.config.table.settings_table import Key
 from tony.config.table.value_format import format_as_toml, format_name
 from tony.errors import Problem
-from tony.hadoop.configuration.value_parsing import parse_bool, parse_int
+from tony.hadoop.configuration.settings import parse_bool, parse_int
 from tony.units import format_exact_duration, format_exact_size, parse_size
 
 #: Source of values that were not set: the defaults of LinkedIn TonY.

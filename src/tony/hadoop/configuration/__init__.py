@@ -2,7 +2,7 @@
 
 from tony.hadoop.configuration.settings import HadoopConfiguration as Configuration
 from tony.hadoop.configuration.settings import HadoopSetting as Setting
-from tony.hadoop.configuration.value_parsing import ConfigurationError as ConfigurationError
+from tony.hadoop.configuration.xml_file import ConfigurationError as ConfigurationError
 from tony.hadoop.configuration.xml_file import Property as Property
 from tony.hadoop.configuration.xml_file import properties_of as properties_of
 

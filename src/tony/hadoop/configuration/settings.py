@@ -1,4 +1,11 @@
-"""Hadoop's settings as one table: `*-site.xml` over Hadoop's own defaults; each value knows where it comes from."""
+"""Hadoop's settings as one table: `*-site.xml` over Hadoop's own defaults; each value knows where it comes from.
+
+The rules for values differ from those of tony's own settings: numbers usually have no unit, and `k` is 1024. The
+functions that parse values raise ValueError with a sentence that names the expected form.
+
+Source of the defaults of the keys read here, and of renamed keys: core-default.xml, hdfs-default.xml and
+yarn-default.xml of Hadoop 3.4.2, and the deprecation tables of its classes Configuration and HdfsConfiguration.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +18,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tony.address import Address, parse_address
-from tony.hadoop.configuration.defaults import DEFAULTS, RENAMED
-from tony.hadoop.configuration.value_parsing import (
-    ConfigurationError,
-    find_unit,
-    parse_bool,
-    parse_list,
-    parse_seconds,
-    parse_size,
-)
-from tony.hadoop.configuration.xml_file import Property, SiteXmlReader
+from tony.hadoop.configuration.xml_file import ConfigurationError, Property, SiteXmlReader
 from tony.hadoop.remote_text import escape_line
 
 #: The files of a configuration folder, in the order in which they are read; a later one wins.
@@ -31,7 +29,69 @@ Value = TypeVar("Value")
 MAX_EXPANSIONS = 20
 #: Characters that a value may grow to: 20 replacements double a text of 8 characters to 8 MiB.
 MAX_LENGTH = 1 << 20
+_WHOLE = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})", re.ASCII)
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,19}", re.ASCII)
+#: `Configuration.ParsedTimeDuration`, in seconds.
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: `StringUtils.TraditionalBinaryPrefix`.
+_POWERS = "kmgtpe"
+_LONG = 2**63
 _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
+
+_CORE: Final = {
+    "fs.defaultFS": "file:///",
+    "hadoop.rpc.protection": "authentication",
+    "hadoop.security.authentication": "simple",
+    "hadoop.security.token.service.use_ip": "true",
+    "hadoop.tmp.dir": "/tmp/hadoop-${user.name}",
+    "ipc.client.connect.timeout": "20000",
+    "ipc.client.fallback-to-simple-auth-allowed": "false",
+    "ipc.client.rpc-timeout.ms": "120000",
+    "ipc.maximum.response.length": "134217728",
+    "ipc.ping.interval": "60000",
+}
+_HDFS: Final = {
+    "dfs.http.policy": "HTTP_ONLY",
+    "dfs.namenode.delegation.token.always-use": "false",
+    "dfs.namenode.http-address": "0.0.0.0:9870",
+    "dfs.namenode.https-address": "0.0.0.0:9871",
+}
+_YARN: Final = {
+    "yarn.acl.enable": "false",
+    "yarn.am.liveness-monitor.expiry-interval-ms": "900000",
+    "yarn.http.policy": "HTTP_ONLY",
+    "yarn.log-aggregation-enable": "false",
+    "yarn.log-aggregation.file-formats": "TFile",
+    "yarn.nodemanager.remote-app-log-dir": "/tmp/logs",
+    "yarn.nodemanager.remote-app-log-dir-suffix": "logs",
+    "yarn.nm.liveness-monitor.expiry-interval-ms": "600000",
+    "yarn.nodemanager.webapp.address": "${yarn.nodemanager.hostname}:8042",
+    "yarn.nodemanager.hostname": "0.0.0.0",
+    "yarn.resourcemanager.address": "${yarn.resourcemanager.hostname}:8032",
+    "yarn.resourcemanager.connect.max-wait.ms": "900000",
+    "yarn.resourcemanager.connect.retry-interval.ms": "30000",
+    "yarn.resourcemanager.ha.enabled": "false",
+    "yarn.resourcemanager.hostname": "0.0.0.0",
+    "yarn.resourcemanager.scheduler.address": "${yarn.resourcemanager.hostname}:8030",
+    "yarn.resourcemanager.webapp.address": "${yarn.resourcemanager.hostname}:8088",
+    "yarn.resourcemanager.webapp.https.address": "${yarn.resourcemanager.hostname}:8090",
+    "yarn.timeline-service.enabled": "false",
+}
+
+#: Key -> (Hadoop's default, unexpanded; the file in Hadoop's jars that sets it).
+DEFAULTS: Final = {
+    key: (value, file)
+    for file, table in (("core-default.xml", _CORE), ("hdfs-default.xml", _HDFS), ("yarn-default.xml", _YARN))
+    for key, value in table.items()
+}
+
+#: Old name -> what it is called now. A file that has the old name sets the new one.
+RENAMED: Final = {
+    "dfs.federation.nameservices": "dfs.nameservices",
+    "dfs.http.address": "dfs.namenode.http-address",
+    "dfs.https.address": "dfs.namenode.https-address",
+    "fs.default.name": "fs.defaultFS",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,3 +366,58 @@ def _find_variable(variable: str, environ: Mapping[str, str]) -> str | None:
         if char == "-":
             return environ.get(name[:at], name[at + 1 :])
     return environ.get(name)
+
+
+def parse_bool(text: str) -> bool | None:
+    """Return True or False; None for anything else, for which Hadoop uses the default."""
+    return {"true": True, "false": False}.get(text.strip().lower())
+
+
+def parse_int(text: str) -> int:
+    """Return a whole number, decimal or hexadecimal."""
+    cleaned = text.strip()
+    if not _WHOLE.fullmatch(cleaned):
+        raise ValueError("a whole number is wanted.")
+    number = int(cleaned, 16 if "x" in cleaned.lower() else 10)
+    if not -_LONG <= number < _LONG:
+        raise ValueError("a number of at most 64 bits is wanted.")
+    return number
+
+
+def parse_seconds(text: str, unit: str) -> float:
+    """Return a time: `30`, `30s`, `500ms`.
+
+    Args:
+        unit: of a number without one: `ms`, `s`, `m`...
+    """
+    cleaned = text.strip().lower()
+    for suffix in _SECONDS:
+        if cleaned.endswith(suffix):
+            cleaned, unit = cleaned[: -len(suffix)], suffix
+            break
+    if not _DECIMAL.fullmatch(cleaned):
+        raise ValueError("a time is wanted: a whole number, alone or with one of ns us ms s m h d.")
+    return int(cleaned) * _SECONDS[unit]
+
+
+def parse_size(text: str) -> int:
+    """Return a number of bytes: `134217728`, `128m`."""
+    cleaned = text.strip().lower()
+    power = _POWERS.find(cleaned[-1]) + 1 if cleaned else 0
+    digits = cleaned[:-1] if power else cleaned
+    if not _DECIMAL.fullmatch(digits):
+        raise ValueError("a size is wanted: a whole number, alone or with one of k m g t p e.")
+    size = int(digits) << (10 * power)
+    if not -_LONG <= size < _LONG:
+        raise ValueError("a size of at most 64 bits is wanted.")
+    return size
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """Return the parts between commas or line ends, trimmed, without empty ones."""
+    return tuple(part.strip() for part in re.split(r"[,\n]", text) if part.strip())
+
+
+def find_unit(key: str) -> str:
+    """Return the unit that a key's name tells: `...retry-interval.ms` has milliseconds; seconds if it tells none."""
+    return "ms" if key.endswith((".ms", "-ms", ".millis", "-millis", "msec")) else "s"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.parsers import expat
 
-from tony.hadoop.configuration.value_parsing import ConfigurationError
+from tony.errors import UserError
 from tony.hadoop.remote_text import escape_line
 
 #: Bytes of one file. Generated site files of big clusters have some 300 KB.
@@ -33,6 +33,20 @@ MAX_DEPTH = 50
 MAX_PROPERTIES = 100_000
 
 _TEXTS = frozenset(("name", "value", "final"))
+
+
+class ConfigurationError(UserError):
+    """A file of Hadoop's configuration that cannot be read, or a value in it that means nothing.
+
+    Attributes:
+        key: the key with the value, or empty if it is the file.
+        source: `file:line`, or what else the value comes from.
+    """
+
+    def __init__(self, message: str, *, key: str = "", source: str = "") -> None:
+        self.key = key
+        self.source = source
+        super().__init__(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,26 +73,40 @@ class SiteXmlReader:
 
     Args:
         folder: of the configuration, where included files are searched first; or None.
+        can_include: whether other files may be included.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, can_include: bool = True) -> None:
         self._folder = folder
-        self._files = 0
-        self._properties = 0
+        self._can_include = can_include
+        self._file_count = 0
+        self._property_count = 0
 
-    def read(self, path: Path) -> list[Property]:
+    def read(self, path: Path, above: tuple[Path, ...] = ()) -> list[Property]:
         """Return the properties of a file and of those that it includes, in order.
+
+        Args:
+            above: the files that include it.
 
         Raises:
             ConfigurationError: the file cannot be read, is no XML, or is refused; with its line.
         """
-        return self._read(path, ())
-
-    def _read(self, path: Path, above: tuple[Path, ...]) -> list[Property]:
-        self._files += 1
-        if self._files > MAX_FILES:
+        self._file_count += 1
+        if self._file_count > MAX_FILES:
             raise ConfigurationError(f"{path}: more than {MAX_FILES} files; does one include itself?")
-        return _ConfigurationFile(self, path, self._read_content(path), (*above, path)).read()
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise ConfigurationError(f"{path}: cannot be read: {why}", source=str(path)) from error
+        return self.parse(content, path, above)
+
+    def parse(self, content: bytes, path: Path, above: tuple[Path, ...] = ()) -> list[Property]:
+        """Return the properties of a file whose bytes are at hand; see `read`."""
+        if len(content) > MAX_BYTES:
+            raise ConfigurationError(f"{path}: larger than {MAX_BYTES >> 20} MiB", source=str(path))
+        return _ConfigurationFile(self, path, content, (*above, path)).read()
 
     def read_included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
         """Return the properties of an included file, or None if there is no such file.
@@ -86,6 +114,8 @@ class SiteXmlReader:
         Raises:
             ValueError: it is refused; says why.
         """
+        if not self._can_include:
+            raise ValueError(f"{escape_line(href)!r} is included; of a file that is not our own nothing else is read.")
         if len(above) > MAX_INCLUDES:
             raise ValueError(f"more than {MAX_INCLUDES} files include one another.")
         path = self._find_file(href, above[-1].parent)
@@ -93,7 +123,7 @@ class SiteXmlReader:
             return None
         if path in above:
             raise ValueError(f"{path} includes itself.")
-        return self._read(path, above)
+        return self.read(path, above)
 
     def _find_file(self, href: str, including_folder: Path) -> Path | None:
         scheme, colon, rest = href.partition(":")
@@ -110,34 +140,9 @@ class SiteXmlReader:
 
     def count_property(self, where: str) -> None:
         """Take note of one more property."""
-        self._properties += 1
-        if self._properties > MAX_PROPERTIES:
+        self._property_count += 1
+        if self._property_count > MAX_PROPERTIES:
             raise ConfigurationError(f"{where}: more than {MAX_PROPERTIES} properties", source=where)
-
-    @staticmethod
-    def _read_content(path: Path) -> bytes:
-        try:
-            with path.open("rb") as file:
-                content = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            raise ConfigurationError(f"{path}: cannot be read: {why}", source=str(path)) from error
-        if len(content) > MAX_BYTES:
-            raise ConfigurationError(f"{path}: larger than {MAX_BYTES >> 20} MiB", source=str(path))
-        return content
-
-
-class _Alone(SiteXmlReader):
-    """Reads nothing but what it is given."""
-
-    def parse(self, content: bytes, name: Path) -> list[Property]:
-        """Return the properties in it."""
-        if len(content) > MAX_BYTES:
-            raise ConfigurationError(f"{name}: larger than {MAX_BYTES >> 20} MiB", source=str(name))
-        return _ConfigurationFile(self, name, content, (name,)).read()
-
-    def read_included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
-        raise ValueError(f"{escape_line(href)!r} is included; of a file that is not our own nothing else is read.")
 
 
 def properties_of(content: bytes, name: str) -> list[Property]:
@@ -149,7 +154,7 @@ def properties_of(content: bytes, name: str) -> list[Property]:
     Raises:
         ConfigurationError: it is no XML, or is refused; with its line.
     """
-    return _Alone().parse(content, Path(name))
+    return SiteXmlReader(can_include=False).parse(content, Path(name))
 
 
 class _ConfigurationFile:

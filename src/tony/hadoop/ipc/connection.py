@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from typing import cast
+from typing import NamedTuple, cast
 
 from tony.address import Address
 from tony.hadoop.ipc.errors import (
@@ -46,8 +46,6 @@ from tony.hadoop.wire.rpc import SASL_CALL_ID, Method, Request, Response, RpcSas
 
 #: What sealing adds to an answer of the greatest length.
 _SEAL = 1 << 16
-#: For `call(timeout=...)`: use the timeout of the options.
-_AS_SET = -1.0
 
 
 async def connect(
@@ -69,7 +67,7 @@ async def connect(
     sock = await dial(address, options)
     connection = IpcConnection(address, protocol, login, options)
     try:
-        await asyncio.get_running_loop().create_connection(lambda: connection._stream, sock=sock)
+        await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
     except BaseException:
         sock.close()
         raise
@@ -88,38 +86,14 @@ async def connect(
     return connection
 
 
-class _Stream(asyncio.Protocol):
-    """The asyncio protocol of a connection, separate to keep its callbacks out of the public class."""
-
-    def __init__(self, connection: IpcConnection) -> None:
-        self._connection = connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connection._transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._connection._receive(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._connection._on_lost(error)
-
-    def pause_writing(self) -> None:
-        self._connection._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._connection._writable.set()
-
-
-class _Pending:
+class _Pending(NamedTuple):
     """A call that waits for its answer."""
 
-    __slots__ = ("answer", "method")
-
-    def __init__(self, method: str, answer: asyncio.Future[RpcResponse]) -> None:
-        self.method, self.answer = method, answer
+    method: str
+    answer: asyncio.Future[RpcResponse]
 
 
-class IpcConnection:
+class IpcConnection(asyncio.Protocol):
     """Made by `connect`.
 
     Attributes:
@@ -131,7 +105,6 @@ class IpcConnection:
         self.address, self.protocol = address, protocol
         self._login, self._options = login, options
         self._loop = asyncio.get_running_loop()
-        self._stream = _Stream(self)
         self._transport: asyncio.Transport | None = None
         self._negotiation = Negotiation(login, address)
         self._reader = FrameReader(options.max_answer + _SEAL)
@@ -157,7 +130,7 @@ class IpcConnection:
 
     @property
     def pending(self) -> int:
-        """Call that wait for their answers."""
+        """The number of calls that wait for their answers."""
         return len(self._pending)
 
     async def call(
@@ -165,13 +138,13 @@ class IpcConnection:
         method: Method[Request, Response],
         request: Request,
         *,
-        timeout: float | None = _AS_SET,
+        timeout: float | None = None,
         retry: CallId | None = None,
     ) -> Response:
         """Call a method and wait for the response. Cancelling the wait does not cancel the call in the daemon.
 
         Args:
-            timeout: seconds; None waits forever; left out, the timeout of the options applies.
+            timeout: seconds; None for the timeout of the options.
             retry: id of the call, for callers that may repeat it (`CallId.from_new`, `to_retry`).
 
         Raises:
@@ -186,7 +159,7 @@ class IpcConnection:
             raise ValueError(f"call {call.number} is already in flight")
         waiting = _Pending(self._format_name(method), self._loop.create_future())
         self._pending[call.number] = waiting
-        limit = self._options.call_timeout if timeout == _AS_SET else timeout
+        limit = self._options.call_timeout if timeout is None else timeout
         try:
             self._send(frame)
             self._watch()
@@ -289,9 +262,22 @@ class IpcConnection:
             left = self._options.ping_interval
         self._ping = self._loop.call_later(left, self._ping_if_silent)
 
-    # -- in
+    # -- callbacks of asyncio
 
-    def _receive(self, data: bytes) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def pause_writing(self) -> None:
+        """Hold callers back until the daemon has read."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let callers continue."""
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Take the next bytes of the daemon."""
         self._last_received_at = self._loop.time()
         try:
             frames = self._reader.feed(data)
@@ -340,9 +326,8 @@ class IpcConnection:
         else:
             waiting.answer.set_exception(self._build_refusal(answer, waiting.method))
 
-    # -- the end
-
-    def _on_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
+        """Fail all pending calls."""
         if self._error is None:
             self._error = self._find_reason(error)
             if self._reader.waits and not self._is_closing:

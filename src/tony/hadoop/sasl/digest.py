@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 from binascii import b2a_base64
 from dataclasses import dataclass, field
 
@@ -29,6 +30,8 @@ _MAX_CHALLENGE_BYTES = 8192
 MAX_BUFFER = 65536
 #: Bytes that sealing adds at most: signature, number, version, padding.
 _OVERHEAD = 32
+#: `name=value` or `name="value"`, with separators before it.
+_DIRECTIVE = re.compile(r'[, \t\r\n]*([A-Za-z0-9-]+)[ \t]*=(?:"((?:[^"\\]|\\.)*)"|([^",]*))', re.DOTALL)
 #: Always the first: there is one login in a connection.
 _COUNT = "00000001"
 
@@ -188,41 +191,13 @@ def parse_directives(data: bytes) -> dict[str, str]:
         raise SaslExchangeError("a challenge that is no text") from None
     found: dict[str, str] = {}
     position = 0
-    while position < len(text):
-        if text[position] in ", \t\r\n":
-            position += 1
-            continue
-        name, position = _parse_name(text, position)
-        value, position = _parse_value(text, position)
-        found.setdefault(name, value)
-    return found
-
-
-def _parse_name(text: str, position: int) -> tuple[str, int]:
-    end = text.find("=", position)
-    name = text[position:end].strip().lower() if end >= 0 else ""
-    if not name or not name.replace("-", "").isalnum():
+    while match := _DIRECTIVE.match(text, position):
+        name, quoted, plain = match.groups()
+        found.setdefault(name.lower(), plain.strip() if quoted is None else re.sub(r"\\(.)", r"\1", quoted, flags=re.S))
+        position = match.end()
+    if text[position:].strip(", \t\r\n"):
         raise SaslExchangeError("a challenge that is no list of name=value")
-    return name, end + 1
-
-
-def _parse_value(text: str, position: int) -> tuple[str, int]:
-    if text[position : position + 1] != '"':
-        end = text.find(",", position)
-        end = len(text) if end < 0 else end
-        return text[position:end].strip(), end
-    value: list[str] = []
-    position += 1
-    while position < len(text):
-        char = text[position]
-        if char == '"':
-            return "".join(value), position + 1
-        if char == "\\":
-            position += 1
-            char = text[position : position + 1]
-        value.append(char)
-        position += 1
-    raise SaslExchangeError("a challenge with a quotation mark that is never closed")
+    return found
 
 
 def _split_words(text: str) -> tuple[str, ...]:

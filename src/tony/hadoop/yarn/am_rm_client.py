@@ -11,7 +11,7 @@
 
 `want`, `release`, `exclude`, `include` and `wake` may be called at any time, also before the registration and
 from the handler; each triggers a heartbeat at once. `request_table` explains the terms.
-`NodeTokens` (attribute `node_tokens`) is what `NodeClients` needs to authenticate to the nodes.
+`node_tokens` is what `NodeClients` needs to authenticate to the nodes.
 
 Handled here, invisible to the caller:
 
@@ -33,7 +33,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from typing import Final
@@ -61,6 +61,7 @@ from tony.hadoop.wire.application_master import (
     REGISTER,
     AllocateResponse,
     FinishRequest,
+    NodeToken,
     RegisterRequest,
     RegisterResponse,
 )
@@ -70,8 +71,8 @@ from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
     FinalStatus,
+    NodeId,
 )
-from tony.hadoop.yarn.nm_client import NodeTokens
 from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest
 from tony.retry import Backoff
 
@@ -187,7 +188,7 @@ class MasterClient:
         pace: heartbeat intervals.
 
     Attributes:
-        node_tokens: NodeManager tokens.
+        node_tokens: the newest token of each node.
         token: newest AM token received in a response, if any.
         answers: number of answered heartbeats.
         cluster_nodes: number of nodes in the last response; None before the first.
@@ -197,7 +198,7 @@ class MasterClient:
     def __init__(
         self, proxy: FailoverProxy, *, protections: tuple[Protection, ...] = (), pace: HeartbeatInterval | None = None
     ) -> None:
-        self.node_tokens = NodeTokens()
+        self.node_tokens: dict[NodeId, Token] = {}
         self.token: Token | None = None
         self.answers = 0
         self.cluster_nodes: int | None = None
@@ -305,8 +306,11 @@ class MasterClient:
             response = RegisterResponse()  # the first call succeeded, but its response was lost
         except (ApplicationAttemptNotFoundError, InvalidTokenError) as error:
             raise AttemptEndedError(f"this attempt cannot register: {error}") from error
-        self.node_tokens.put(response.previous_node_tokens)
+        self._store_tokens(response.previous_node_tokens)
         return response
+
+    def _store_tokens(self, tokens: Iterable[NodeToken]) -> None:
+        self.node_tokens.update((each.node, each.token) for each in tokens if each.node and each.token)
 
     async def _register_again(self) -> None:
         self._table.on_forgotten()
@@ -371,7 +375,7 @@ class MasterClient:
         return await self._take(response)
 
     async def _take(self, response: AllocateResponse) -> AllocationUpdate:
-        self.node_tokens.put(response.node_tokens)
+        self._store_tokens(response.node_tokens)
         if response.am_rm_token is not None:
             self.token = response.am_rm_token
             await self._proxy.login_as(LoginIdentity(token=self.token, protections=self._protections))

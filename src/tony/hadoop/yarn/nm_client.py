@@ -39,7 +39,6 @@ from tony.hadoop.wire.application_master import (
     STOP_CONTAINERS,
     ContainerFailure,
     GetContainerStatusesRequest,
-    NodeToken,
     StartContainerRequest,
     StartContainersRequest,
     StopContainersRequest,
@@ -54,27 +53,6 @@ from tony.hadoop.wire.yarn_records import (
     SerializedException,
 )
 from tony.retry import Backoff
-
-
-class NodeTokens:
-    """The newest token of each node, written by `MasterClient` and read by `NodeClients`."""
-
-    def __init__(self) -> None:
-        self._tokens: dict[NodeId, Token] = {}
-
-    def put(self, tokens: Iterable[NodeToken]) -> None:
-        """Store the tokens of a ResourceManager response."""
-        for token in tokens:
-            if token.node is not None and token.token is not None:
-                self._tokens[token.node] = token.token
-
-    def get(self, node: NodeId) -> Token | None:
-        """Return the newest token of a node, if there is one."""
-        return self._tokens.get(node)
-
-    def __len__(self) -> int:
-        return len(self._tokens)
-
 
 #: Messages of a NodeManager when a container is started twice: it is running, or its token was already used.
 _ALREADY_STARTED_TEXTS: Final = ("already is running on this node", "Attempt to relaunch the same container")
@@ -114,7 +92,7 @@ class NodeClients:
 
     def __init__(
         self,
-        tokens: NodeTokens,
+        tokens: Mapping[NodeId, Token],
         *,
         protections: tuple[Protection, ...] = (),
         options: ConnectionOptions = DEFAULTS,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tony.hadoop.configuration import ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
-from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SeekableReader
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.hdfs_uri import split_address

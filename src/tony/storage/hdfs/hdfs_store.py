@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tony.errors import UserError
+from tony.hadoop.configuration import ConfigurationError
 from tony.hadoop.configuration.service_addresses import find_name_service
-from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.hdfs_uri import normalize_hdfs_uri, split_address
