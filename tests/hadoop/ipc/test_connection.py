@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.facts import mentions
-from tests.hadoop.ipc.echo import ALICE, ECHO, FOREIGN, PROTOCOL, TOKEN, TOKENS, UNKNOWN, WHO, Said, daemon
+from tests.hadoop.ipc.echo import ALICE, ECHO, PROTOCOL, TOKEN, TOKENS, WHO, Said, daemon
 from tests.support.hadoop.faults import (
     Cut,
     DelayResponse,
@@ -25,26 +25,20 @@ from tests.support.waiting import wait_until
 from tony.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.errors import (
-    AccessControlError,
     CallTimeoutError,
     ConnectError,
     ConnectFailure,
     ConnectionLostError,
-    InvalidTokenError,
     IpcProtocolError,
     LoginDroppedError,
     LoginError,
-    NoSuchMethodError,
-    NoSuchProtocolError,
     RemoteError,
-    SaslError,
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection
-from tony.hadoop.wire.proto import replace
 
 BY_TOKEN = LoginIdentity(token=TOKEN)
 ONLY_TOKEN = (Auth.TOKEN,)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.hadoop.ipc.echo import ECHO, Said
+from tests.hadoop.ipc.echo import Said
 from tony.hadoop.ipc import frames
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import (
@@ -18,7 +18,6 @@ from tony.hadoop.ipc.frames import (
     build_context_frame,
     build_frame,
     call_frame,
-    ping_frame,
     read_answer,
 )
 from tony.hadoop.wire.proto import ProtoMessage, encode_delimited
