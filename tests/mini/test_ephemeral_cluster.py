@@ -16,15 +16,15 @@ from tests.mini.conftest import Machine
 from tests.support.waiting import block_until
 from tony.errors import InfraError
 from tony.linux.process import with_marker
+from tony.mini.cluster import run_ephemeral_cluster
 from tony.mini.daemons import MARKER
-from tony.mini.ephemeral_cluster import run_ephemeral_cluster
 from tony.mini.options import MiniOptions
 
 #: Starts one that never becomes ready.
 _CODE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from tony.mini.ephemeral_cluster import run_ephemeral_cluster
+from tony.mini.cluster import run_ephemeral_cluster
 from tony.mini.options import MiniOptions
 with run_ephemeral_cluster(MiniOptions(nodes=1), os.environ, print) as cluster:
     raise AssertionError

@@ -3,9 +3,9 @@
 NameNode, DataNodes, ResourceManager and NodeManagers run as separate daemons, so that any of them can be killed and
 restarted. `tony mini` is its command line; all files are in `mini/` of the state directory (`layout`).
 
-`cluster` starts, inspects and stops it; `ephemeral_cluster` is one that stops with the process that started it. Before
-the start `software` provides Java and Hadoop, and `cluster_files` writes the configuration; afterwards
-`daemon_requests` waits, creates folders and assigns node labels.
+`cluster` starts, inspects and stops it, and can tie it to the process that started it. Before the start `software`
+provides Java and Hadoop, and `cluster_files` writes the configuration; afterwards `daemon_requests` waits, creates
+folders and assigns node labels.
 """
 
 from __future__ import annotations

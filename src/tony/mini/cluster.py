@@ -1,4 +1,4 @@
-"""A small cluster as a whole: start, inspect, kill and restart daemons, stop."""
+"""A small cluster as a whole: start, inspect, kill and restart daemons, stop; also one that ends with its owner."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tony.errors import InfraError, RecordError, StorageError, UserError
+from tony import isolated_interpreter
+from tony.errors import InfraError, RecordError, StorageError, TonyError, UserError
 from tony.linux.process import is_stopped, memory_of
 from tony.mini import processes
 from tony.mini.cluster_files import check_path, user_name, write_files
@@ -28,6 +32,8 @@ from tony.model.layout import Home
 START_TIMEOUT_SECONDS = 120.0
 #: Seconds for a daemon to end: a NodeManager whose ResourceManager is down takes 15 to shut down.
 _END_SECONDS = 20.0
+#: Seconds to wait for the guard of an ephemeral cluster to stop it.
+_GUARD_SECONDS = 60.0
 #: Attempts to start with other ports, if another process took one after it was chosen.
 _START_ATTEMPTS = 3
 
@@ -345,3 +351,45 @@ class MiniCluster:
             web=f"http://{state.address(f'{daemon.name}.web')}",
             log=str(self.places.find_log(daemon.name)),
         )
+
+
+@contextlib.contextmanager
+def run_ephemeral_cluster(
+    options: MiniOptions, environment: Mapping[str, str], notice: Callable[[str], None]
+) -> Iterator[MiniCluster]:
+    """Start a cluster in a folder of its own, and stop it at the end of the block, however that ends; leaves no files.
+
+    A guard process stops it. It waits for the end of its standard input, which the kernel closes however we end.
+
+    Raises:
+        UserError: Java or Maven are missing.
+        InfraError: a daemon died or is not ready in time; says which, with the end of its log.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tony-local-"))
+    guard = subprocess.Popen(
+        isolated_interpreter.command("tony.mini.cluster", str(folder)), stdin=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        cluster = MiniCluster(Home(folder), environment)
+        cluster.start(options, notice)
+        yield cluster
+    finally:
+        assert guard.stdin is not None
+        guard.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            guard.wait(_GUARD_SECONDS)
+
+
+def main() -> int:
+    """Wait for the end of standard input, then stop the cluster in the folder `sys.argv[1]` and remove the folder."""
+    folder = Path(sys.argv[1])
+    with contextlib.suppress(OSError):
+        while os.read(0, 1024):
+            pass
+    try:
+        MiniCluster(Home(folder), os.environ).stop()
+    except TonyError as error:
+        print(f"tony: {error}", file=sys.stderr)
+        return error.exit_code
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0

@@ -151,7 +151,7 @@ def local_submit(flags: Flags) -> int:
     The cluster has two nodes, starts with the job and stops with it; it is not the one of `tony mini`. Exit code: 0 the
     job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal stop the job and the cluster.
     """
-    from tony.mini.ephemeral_cluster import (
+    from tony.mini.cluster import (
         run_ephemeral_cluster,  # late: the other commands need no cluster of their own
     )
     from tony.mini.options import MiniOptions
