@@ -50,7 +50,6 @@ from tony.hadoop.wire.rpc import (
     Request,
     RequestHeader,
     Response,
-    RpcErrorCode,
     RpcKind,
     RpcOperation,
     RpcRequestHeader,
@@ -272,11 +271,8 @@ class FakeIpcServer:
             raise _WrongRequestError(
                 f"{_IPC}RpcNoSuchMethodException",
                 f"Unknown method {method} called on {protocol} protocol.",
-                RpcErrorCode.NO_SUCH_METHOD,
             )
-        raise _WrongRequestError(
-            f"{_IPC}RpcNoSuchProtocolException", f"Unknown protocol: {protocol}", RpcErrorCode.NO_SUCH_PROTOCOL
-        )
+        raise _WrongRequestError(f"{_IPC}RpcNoSuchProtocolException", f"Unknown protocol: {protocol}")
 
 
 class _WrongRequestError(Exception):
@@ -286,10 +282,9 @@ class _WrongRequestError(Exception):
         self,
         class_name: str,
         message: str,
-        code: RpcErrorCode = RpcErrorCode.FATAL_INVALID_HEADER,
         call_id: int = AUTHORIZATION_FAILED_CALL_ID,
     ) -> None:
-        self.class_name, self.message, self.code, self.call_id = class_name, message, code, call_id
+        self.class_name, self.message, self.call_id = class_name, message, call_id
         super().__init__(message)
 
 
@@ -355,14 +350,14 @@ class _Link(asyncio.Protocol):
                 self._transport.close()
             return
         if self._preamble[4] != 9:
-            raise _WrongRequestError(f"{_IPC}RPC$VersionMismatch", "Server IPC version 9 cannot communicate", _VERSION)
+            raise _WrongRequestError(f"{_IPC}RPC$VersionMismatch", "Server IPC version 9 cannot communicate")
         if self._preamble[6] == 0:
             if Auth.SIMPLE not in self._server.auths:
                 names = ", ".join(auth.value for auth in self._server.auths)
-                raise _WrongRequestError(_ACCESS, _NOT_ENABLED.format(names), _UNAUTHORIZED)
+                raise _WrongRequestError(_ACCESS, _NOT_ENABLED.format(names))
             self._wants_context = True
         elif self._preamble[6] != 0xDF:
-            raise _WrongRequestError(f"{_IPC}IpcException", "Unknown auth protocol", _UNAUTHORIZED)
+            raise _WrongRequestError(f"{_IPC}IpcException", "Unknown auth protocol")
 
     def _take(self, frame: bytes) -> None:
         if self._layer is None:
@@ -370,7 +365,7 @@ class _Link(asyncio.Protocol):
             return
         header, offset = self._header(frame)
         if header.call_id != SASL_CALL_ID:
-            raise _WrongRequestError(_ACCESS, "a packet without protection", _UNAUTHORIZED)
+            raise _WrongRequestError(_ACCESS, "a packet without protection")
         message = decode(RpcSasl, read_delimited(frame, offset)[0])
         for inner in self._inner.feed(self._layer.unwrap(message.token or b"")):
             self._packet(inner)
@@ -403,7 +398,7 @@ class _Link(asyncio.Protocol):
         name = user.effective_user if user else None
         if self._digest is not None and name is not None:
             text = f"Authenticated user doesn't match what the client claims to be ({name})"
-            raise _WrongRequestError(_ACCESS, text, _UNAUTHORIZED, CONNECTION_CONTEXT_CALL_ID)
+            raise _WrongRequestError(_ACCESS, text, CONNECTION_CONTEXT_CALL_ID)
         self._caller = Caller(
             user=name,
             real_user=user.real_user if user else None,
@@ -423,7 +418,7 @@ class _Link(asyncio.Protocol):
         elif message.state is SaslState.INITIATE:
             self._initiate(message)
         else:
-            raise _WrongRequestError("javax.security.sasl.SaslException", "out of turn", _UNAUTHORIZED, SASL_CALL_ID)
+            raise _WrongRequestError("javax.security.sasl.SaslException", "out of turn", SASL_CALL_ID)
 
     def _offer(self) -> None:
         if self._server.auths == (Auth.SIMPLE,):
@@ -461,21 +456,16 @@ class _Link(asyncio.Protocol):
             raise _WrongRequestError(
                 "org.apache.hadoop.security.token.SecretManager$InvalidToken",
                 "token can't be found in cache",
-                _UNAUTHORIZED,
                 SASL_CALL_ID,
             ) from None
         except SaslExchangeError as error:
-            raise _WrongRequestError(
-                "javax.security.sasl.SaslException", str(error), _UNAUTHORIZED, SASL_CALL_ID
-            ) from error
+            raise _WrongRequestError("javax.security.sasl.SaslException", str(error), SASL_CALL_ID) from error
         self._say(RpcSasl(state=SaslState.SUCCESS, token=proof))
         self._layer = self._digest.layer()
         self._wants_context = True
 
     def _say(self, message: RpcSasl) -> None:
-        header = RpcResponseHeader(
-            unsigned_call_id=SASL_CALL_ID & 0xFFFFFFFF, status=RpcStatus.SUCCESS, server_version=9
-        )
+        header = RpcResponseHeader(unsigned_call_id=SASL_CALL_ID & 0xFFFFFFFF, status=RpcStatus.SUCCESS)
         assert self._transport is not None
         self._transport.write(build_frame(encode_delimited(header), encode_delimited(message)))
 
@@ -487,7 +477,7 @@ class _Link(asyncio.Protocol):
         try:
             cls, handler = self._server._handler(what.protocol, what.method_name)
         except _WrongRequestError as wrong:
-            self._answer_error(header, wrong.class_name, wrong.message, wrong.code)
+            self._answer_error(header, wrong.class_name, wrong.message)
             return
         assert self._caller is not None
         call = Incoming(
@@ -512,8 +502,7 @@ class _Link(asyncio.Protocol):
             answer = handler(call.request, call)
             response = await answer if inspect.isawaitable(answer) else answer
         except FakeRefusalError as refusal:
-            code = RpcErrorCode.FATAL_UNKNOWN if refusal.fatal else RpcErrorCode.APPLICATION
-            self._answer_error(header, refusal.class_name, refusal.message, code, fatal=refusal.fatal)
+            self._answer_error(header, refusal.class_name, refusal.message, fatal=refusal.fatal)
             return
         if isinstance(fault, DelayResponse):
             await asyncio.sleep(fault.seconds)
@@ -542,20 +531,15 @@ class _Link(asyncio.Protocol):
         return RpcResponseHeader(
             unsigned_call_id=header.call_id & 0xFFFFFFFF,
             status=RpcStatus.SUCCESS,
-            server_version=9,
-            client_id=header.client_id,
-            retry_count=header.retry_count,
         )
 
-    def _answer_error(
-        self, header: RpcRequestHeader, class_name: str, message: str, code: RpcErrorCode, *, fatal: bool = False
-    ) -> None:
-        self._write(self._sealed(_error(header.call_id, class_name, message, code, fatal=fatal)))
+    def _answer_error(self, header: RpcRequestHeader, class_name: str, message: str, *, fatal: bool = False) -> None:
+        self._write(self._sealed(_error(header.call_id, class_name, message, fatal=fatal)))
         if fatal and self._transport is not None:
             self._transport.close()
 
     def _fail(self, wrong: _WrongRequestError) -> None:
-        self._write(self._sealed(_error(wrong.call_id, wrong.class_name, wrong.message, wrong.code, fatal=True)))
+        self._write(self._sealed(_error(wrong.call_id, wrong.class_name, wrong.message, fatal=True)))
         self._is_mute = True
         if self._transport is not None:
             self._transport.close()
@@ -570,8 +554,7 @@ class _Link(asyncio.Protocol):
             self._write(fault.data)
         elif isinstance(fault, Refuse):
             is_fatal = fault.fatal or call_id < 0
-            code = RpcErrorCode.FATAL_UNKNOWN if is_fatal else RpcErrorCode.APPLICATION
-            self._write(self._sealed(_error(call_id, fault.class_name, fault.message, code, fatal=is_fatal)))
+            self._write(self._sealed(_error(call_id, fault.class_name, fault.message, fatal=is_fatal)))
             if is_fatal and self._transport is not None:
                 self._transport.close()
         else:
@@ -582,9 +565,7 @@ class _Link(asyncio.Protocol):
         if self._layer is None:
             return data
         message = RpcSasl(state=SaslState.WRAP, token=self._layer.wrap(data))
-        header = RpcResponseHeader(
-            unsigned_call_id=SASL_CALL_ID & 0xFFFFFFFF, status=RpcStatus.SUCCESS, server_version=9
-        )
+        header = RpcResponseHeader(unsigned_call_id=SASL_CALL_ID & 0xFFFFFFFF, status=RpcStatus.SUCCESS)
         return build_frame(encode_delimited(header), encode_delimited(message))
 
     def _write(self, data: bytes) -> None:
@@ -592,20 +573,14 @@ class _Link(asyncio.Protocol):
             self._transport.write(data)
 
 
-_UNAUTHORIZED = RpcErrorCode.FATAL_UNAUTHORIZED
-_VERSION = RpcErrorCode.FATAL_VERSION_MISMATCH
-
-
-def _error(call_id: int, class_name: str, message: str, code: RpcErrorCode, *, fatal: bool) -> bytes:
+def _error(call_id: int, class_name: str, message: str, *, fatal: bool) -> bytes:
     return build_frame(
         encode_delimited(
             RpcResponseHeader(
                 unsigned_call_id=call_id & 0xFFFFFFFF,
                 status=RpcStatus.FATAL if fatal else RpcStatus.ERROR,
-                server_version=9,
                 exception_class=class_name,
                 error_message=f"{message}\n\tat org.apache.hadoop.Fake.here(Fake.java:1)",
-                error_code=code,
             )
         )
     )

@@ -58,23 +58,6 @@ class RpcStatus(IntEnum):
     FATAL = 2
 
 
-class RpcErrorCode(IntEnum):
-    """The reason why a call failed; codes of 10 and above are fatal."""
-
-    APPLICATION = 1
-    NO_SUCH_METHOD = 2
-    NO_SUCH_PROTOCOL = 3
-    RPC_SERVER = 4
-    SERIALIZING_RESPONSE = 5
-    VERSION_MISMATCH = 6
-    FATAL_UNKNOWN = 10
-    FATAL_UNSUPPORTED_SERIALIZATION = 11
-    FATAL_INVALID_HEADER = 12
-    FATAL_DESERIALIZING_REQUEST = 13
-    FATAL_VERSION_MISMATCH = 14
-    FATAL_UNAUTHORIZED = 15
-
-
 class SaslState(IntEnum):
     """The step of an authentication."""
 
@@ -123,12 +106,8 @@ class RpcResponseHeader(ProtoMessage):
 
     unsigned_call_id: int = required(1, UINT32)
     status: RpcStatus = required(2, ENUM(RpcStatus))
-    server_version: int | None = optional(3, UINT32)
     exception_class: str | None = optional(4, STRING)
     error_message: str | None = optional(5, STRING)
-    error_code: RpcErrorCode | None = optional(6, ENUM(RpcErrorCode))
-    client_id: bytes | None = optional(7, BYTES)
-    retry_count: int = optional(8, SINT32, NO_RETRY)
 
     @property
     def call_id(self) -> int:
