@@ -9,7 +9,14 @@ from typing import Any
 
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SpaceUsage
 from tony.hadoop.hdfs.http import HttpOrigin, HttpResponse, split_url
-from tony.hadoop.ipc.errors import AccessControlError, HadoopError, IpcProtocolError, LoginError, build_remote_error
+from tony.hadoop.ipc.errors import (
+    AccessControlError,
+    HadoopError,
+    IpcProtocolError,
+    LoginError,
+    NoSpaceError,
+    build_remote_error,
+)
 from tony.hadoop.remote_text import escape_line
 
 #: A server, and the path with query there.
@@ -18,6 +25,13 @@ Place = tuple[HttpOrigin, str]
 _MAX_LOCATION_CHARACTERS = 16 << 10
 #: Start of a message about an exception while the NameNode determined the user.
 _NO_USER = "Failed to obtain user group information:"
+#: HDFS has no class of its own for these: a plain IOException, and its words.
+_NO_SPACE = (
+    "could only be written to 0 of",
+    "could only be replicated to 0 nodes",
+    "No space left on device",
+    "Failed to find datanode",  # as WebHDFS says it before it takes any byte
+)
 _KINDS = {"FILE": FileKind.FILE, "DIRECTORY": FileKind.DIRECTORY, "SYMLINK": FileKind.SYMLINK}
 
 
@@ -188,6 +202,8 @@ def build_refusal(status: int, data: bytes, where: str) -> HadoopError:
     if isinstance(fields, dict) and (fields.get("javaClassName") or fields.get("exception")):
         name = str(fields.get("javaClassName") or fields["exception"])
         name, message = _unwrap_exception(name, str(fields.get("message") or ""))
+        if any(words in message[:2000] for words in _NO_SPACE):
+            return NoSpaceError(name, message, where=where)
         return build_remote_error(name, message, where=where)
     if status == 401:
         return LoginError(

@@ -251,14 +251,6 @@ _CLASSES: dict[str, type[RemoteError]] = {
     f"{_YARN}NMNotYetReadyException": NodeManagerNotReadyError,
 }
 
-#: HDFS has no class of its own for these: a plain IOException, and its words.
-_NO_SPACE = (
-    "could only be written to 0 of",
-    "could only be replicated to 0 nodes",
-    "No space left on device",
-    "Failed to find datanode",  # as WebHDFS says it before it takes any byte
-)
-
 
 def build_remote_error(class_name: str, message: str, *, where: str = "", fatal: bool = False) -> RemoteError:
     """Return the error for a Java exception.
@@ -270,8 +262,6 @@ def build_remote_error(class_name: str, message: str, *, where: str = "", fatal:
         fatal: whether the daemon closes the connection.
     """
     kind = _CLASSES.get(class_name)
-    if kind is None and any(words in message[:2000] for words in _NO_SPACE):
-        kind = NoSpaceError
     if kind is None:
         kind = YarnError if class_name.startswith(_YARN) else RemoteError
     if kind is YarnError:  # the ResourceManager wraps what others say: `YarnException: <class>: <message>`
