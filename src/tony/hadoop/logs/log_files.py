@@ -38,8 +38,7 @@ class LogFileEntry:
 
     Attributes:
         length: bytes.
-        read: yields the bytes from an offset on, at most so many: `(offset, length)`; with `offset + length` at most
-            the entry's length.
+        read: yields `length` bytes from an offset on: `(offset, length)`, whose sum is at most the entry's length.
     """
 
     container: str
