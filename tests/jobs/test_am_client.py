@@ -12,7 +12,7 @@ import pytest
 
 from tests.jobs.fake_am import FakeAm, recorded, running
 from tests.jobs.recording_scheduler import Desk
-from tony.errors import ConnectionFailedError, ProtocolError, RecordError, StorageError
+from tony.errors import ConnectionFailedError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
 from tony.jobs.am_client import AmLocation, locate_am, request_report, send_command, watch
@@ -157,15 +157,6 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
         with pytest.raises(ConnectionFailedError, match="without an answer") as caught:
             await request_report(folder)
     assert caught.value.no_listener
-
-
-async def test_the_wrong_token(job: tuple[JobFolder, JobRecord]) -> None:
-    folder, _ = job
-    async with FakeAm(folder, running(*job)):
-        secret = {"token": "0" * 64}
-        write_json(folder.credentials, {"am": secret, "executors": secret})
-        with pytest.raises(ProtocolError, match="token is not this job's"):
-            await request_report(folder)
 
 
 def test_where_it_is(job: tuple[JobFolder, JobRecord]) -> None:

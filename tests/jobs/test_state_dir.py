@@ -13,31 +13,23 @@ from tony.jobs.state_dir import find_state_dir, prepare
 from tony.model.layout import Home
 
 
-def test_the_variable_names_the_state_directory() -> None:
-    assert find_state_dir({"TONY_HOME": "/srv/t", "HOME": "/home/u"}).path == Path("/srv/t")
+def test_where_the_state_directory_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the variable says, made absolute; else in the home folder, which the password file knows as well."""
+    monkeypatch.chdir(tmp_path)
+    known = Path(pwd.getpwuid(os.geteuid()).pw_dir).absolute()
+    for environment, expected in (
+        ({"TONY_HOME": "/srv/t", "HOME": "/home/u"}, Path("/srv/t")),
+        ({"TONY_HOME": "sub/../t"}, tmp_path / "t"),
+        ({"TONY_HOME": "", "HOME": "/home/u"}, Path("/home/u/.tony")),
+        ({}, known / ".tony"),
+    ):
+        assert find_state_dir(environment).path == expected
 
 
 def test_a_home_must_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"TONY_HOME is .*/file, which is not a folder"):
         find_state_dir({"TONY_HOME": str(tmp_path / "file")})
-
-
-def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The application master runs in another folder than we do."""
-    monkeypatch.chdir(tmp_path)
-    assert find_state_dir({"TONY_HOME": "sub/../t"}).path == tmp_path / "t"
-
-
-def test_by_default_it_is_in_the_home_folder() -> None:
-    """An empty variable counts as none."""
-    assert find_state_dir({"TONY_HOME": "", "HOME": "/home/u"}).path == Path("/home/u/.tony")
-
-
-def test_without_home_the_password_file_knows() -> None:
-    """Services often run without HOME."""
-    expected = Path(pwd.getpwuid(os.geteuid()).pw_dir).absolute() / ".tony"
-    assert find_state_dir({}).path == expected
 
 
 def test_an_unknown_user_without_home_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ class AmJobView(DirectoryJobView):
         if record is not None:
             selection = Selection(tasks=frozenset({task}))
             async with LogFetcher(self.folder, record, None, selection, _log.warning, wait=False) as logs:
-                await logs.wait_until_finished(look=False)
+                await logs.wait_until_finished()
         return ""
 
     async def kill(self, *, now: bool = False, actor: str = "") -> JobReport:

@@ -95,11 +95,25 @@ def test_a_job_that_ran_is_lost(job: Recorded) -> None:
     assert killed.reason.startswith(f"{failure.reason} Its supervisor (pid 4710)")
 
 
-def test_tasks_that_had_ended_stay_as_they_are(job: Recorded) -> None:
+@pytest.mark.parametrize(
+    ("more", "state", "exit_code", "tasks"),
+    [
+        ([exited(WORKERS[0], 0, 5.0)], JobState.FAILED, 3, [TaskState.SUCCEEDED, TaskState.LOST]),
+        ([exited(WORKERS[0], 0, 5.0), exited(WORKERS[1], 0, 6.0)], JobState.SUCCEEDED, 0, [TaskState.SUCCEEDED] * 2),
+        ([exited(WORKERS[1], 3, 5.0)], JobState.FAILED, 1, [TaskState.STOPPED, TaskState.FAILED]),
+        ([ev.KillRequested(actor=Actor("ann"))], JobState.KILLED, 4, [TaskState.STOPPED] * 2),
+    ],
+)
+def test_what_was_decided_is_kept(
+    job: Recorded, more: list[Event], state: JobState, exit_code: int, tasks: list[TaskState]
+) -> None:
+    """Tasks that had ended, a success, the failure of a program, a kill; only what was not decided is lost."""
     folder, record = job
-    logged(folder, [*started(), exited(WORKERS[0], 0, 5.0)])
+    logged(folder, [*started(), *more])
     report = build_last_report(folder, record)
-    assert states(report) == [TaskState.SUCCEEDED, TaskState.LOST]
+    assert (report.state, report.exit_code, states(report)) == (state, exit_code, tasks)
+    causes = {3: ("am-lost", None), 1: ("program", "worker:1"), 4: ("killed", None)}
+    assert (report.failure and (report.failure.cause, report.failure.task)) == causes.get(exit_code)
 
 
 def test_before_the_first_container(job: Recorded) -> None:
@@ -138,34 +152,6 @@ def test_never_started(job: Recorded) -> None:
     assert report.failure is not None
     assert report.failure.reason.startswith("the application master was never started")
     assert report.ended == record.submitted
-
-
-def test_a_decided_success_is_kept(job: Recorded) -> None:
-    """The job had succeeded; only its containers had not been released."""
-    folder, record = job
-    logged(folder, [*started(), exited(WORKERS[0], 0, 5.0), exited(WORKERS[1], 0, 6.0)])
-    report = build_last_report(folder, record)
-    assert (report.state, report.exit_code, report.failure) == (JobState.SUCCEEDED, 0, None)
-    assert states(report) == [TaskState.SUCCEEDED] * 2
-
-
-def test_a_decided_failure_is_kept(job: Recorded) -> None:
-    """A program had failed: that, not the AM's death, is the root cause."""
-    folder, record = job
-    logged(folder, [*started(), exited(WORKERS[1], 3, 5.0)])
-    report = build_last_report(folder, record)
-    assert (report.state, report.exit_code) == (JobState.FAILED, 1)
-    assert report.failure is not None
-    assert (report.failure.task, report.failure.exit_code) == ("worker:1", 3)
-    assert states(report) == [TaskState.STOPPED, TaskState.FAILED]
-
-
-def test_a_kill_is_kept(job: Recorded) -> None:
-    """A user killed the job, and then its AM."""
-    folder, record = job
-    logged(folder, [*started(), ev.KillRequested(actor=Actor("ann"))])
-    report = build_last_report(folder, record)
-    assert (report.state, report.exit_code) == (JobState.KILLED, 4)
 
 
 def test_a_damaged_log_is_no_obstacle(job: Recorded) -> None:

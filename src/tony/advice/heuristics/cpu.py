@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tony.advice.facts import Facts, RoleFacts
+from tony.advice.facts import Facts
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.units import Unit, format_amount
@@ -75,34 +75,26 @@ class CpuUnderRequested(Heuristic):
             throttled = min(max(known.list_means("throttled").values(), default=0.0) for known in proofs)
             used = min(max(known.list_means("cpu").values(), default=0.0) for known in proofs)
             if throttled >= self.limits["throttled"]:
-                yield self._report_throttling(name, now, throttled, len(proofs))
+                severity, new = Severity.MEDIUM, 2 * now.vcores
+                says = (
+                    f"programs of {name} were throttled for {format_amount(throttled, Unit.SHARE)} of their time, "
+                    f"because they have only {format_amount(now.vcores, Unit.CORES)}"
+                )
+                evidence = Evidence("share of time throttled", throttled, Unit.SHARE)
             elif used >= self.limits["over"] * now.vcores and used > now.vcores + 0.5:
-                yield self._report_overuse(name, now, used, len(proofs))
-
-    def _report_throttling(self, name: str, now: RoleFacts, throttled: float, runs: int) -> Recommendation:
-        return self.recommend(
-            Severity.MEDIUM,
-            f"programs of {name} were throttled for {format_amount(throttled, Unit.SHARE)} of their time, because they "
-            f"have only {format_amount(now.vcores, Unit.CORES)}",
-            (
-                Evidence("cores requested", now.vcores, Unit.CORES),
-                Evidence("share of time throttled", throttled, Unit.SHARE),
-            ),
-            role=name,
-            patch=change_role_setting(name, "vcores", str(now.vcores), str(2 * now.vcores)),
-            runs=runs,
-        )
-
-    def _report_overuse(self, name: str, now: RoleFacts, used: float, runs: int) -> Recommendation:
-        return self.recommend(
-            Severity.LOW,
-            f"programs of {name} used {format_amount(used, Unit.CORES)} on average, and request "
-            f"{format_amount(now.vcores, Unit.CORES)}: on a busy machine they would be slower",
-            (
-                Evidence("cores requested", now.vcores, Unit.CORES),
-                Evidence("used on average, by the busiest task", used, Unit.CORES),
-            ),
-            role=name,
-            patch=change_role_setting(name, "vcores", str(now.vcores), str(math.ceil(used))),
-            runs=runs,
-        )
+                severity, new = Severity.LOW, math.ceil(used)
+                says = (
+                    f"programs of {name} used {format_amount(used, Unit.CORES)} on average, and request "
+                    f"{format_amount(now.vcores, Unit.CORES)}: on a busy machine they would be slower"
+                )
+                evidence = Evidence("used on average, by the busiest task", used, Unit.CORES)
+            else:
+                continue
+            yield self.recommend(
+                severity,
+                says,
+                (Evidence("cores requested", now.vcores, Unit.CORES), evidence),
+                role=name,
+                patch=change_role_setting(name, "vcores", str(now.vcores), str(new)),
+                runs=len(proofs),
+            )

@@ -95,12 +95,8 @@ class LogFetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._mirror.close()
 
-    async def wait_until_finished(self, *, look: bool = True) -> None:
-        """Wait for the rest of the output, when the job has ended or all current output was requested.
-
-        Args:
-            look: request missing output from the scheduler.
-        """
+    async def wait_until_finished(self) -> None:
+        """Wait for the rest of the output, when the job has ended or all current output was requested."""
         self._ending.set()
         if self._work:
             # Even if it never connected: it tries once more.
@@ -113,7 +109,7 @@ class LogFetcher:
         note_complete(self._folder.logs, [s.label for s in self._streams.values() if self._wait and _is_whole(s)])
         # If something was missed, current output was requested already; at the job's end there may be more.
         asked = self._fetching is not None and not self._wait
-        if look and not asked and any(not _is_whole(stream) for stream in self._streams.values()):
+        if self._submitter and not asked and not all(map(_is_whole, self._streams.values())):
             await self._fetch_missing()
 
     # --- the application master -----------------------------------------------------------------------------------
