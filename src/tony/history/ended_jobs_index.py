@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tony.linux.files import replace_file
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_summary import JobHead
 from tony.model.job_summary import head_of_report as head_of_report
@@ -44,9 +45,7 @@ def append_entry(home: Home, heads: Iterable[JobHead]) -> None:
 def write(home: Home, heads: Iterable[JobHead]) -> None:
     """Rewrite the whole index. A read-only state directory is not an error."""
     with contextlib.suppress(OSError):
-        draft = home.index.with_name(f".{home.index.name}.{os.getpid()}.new")
-        draft.write_bytes(_lines(heads))
-        draft.replace(home.index)
+        replace_file(home.index, _lines(heads))
 
 
 def _lines(heads: Iterable[JobHead]) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony.errors import RecordError, StorageError
-from tony.linux.files import open_file
+from tony.linux.files import open_file, replace_file
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.strict_json import InvalidJsonError, loads
 from tony.storage.stores.disk_errors import build_storage_error
@@ -43,20 +43,11 @@ def write_json(path: Path, data: Json, *, durable: bool = False) -> None:
     Raises:
         StorageError: the file cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
+    # Lone surrogates, from file names that are not valid text, become JSON escapes.
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        # Lone surrogates, from file names that are not valid text, become JSON escapes.
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            json.dump(data, file, ensure_ascii=False, separators=(",", ":"))
-            file.write("\n")
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(draft, path)
+        replace_file(path, text + b"\n", durable=durable)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
         raise build_storage_error(f"write {path}", path.parent, error) from error
 
 

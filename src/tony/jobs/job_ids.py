@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from tony.errors import UnknownJobError
 from tony.history.directory_scan import find_newest_job, list_job_folders, scan
+from tony.linux.files import replace_file
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 from tony.schedulers import registry
@@ -32,13 +33,8 @@ def create_job_id(scheduler: str, now: float) -> str:
 
 def remember(home: Home, job_id: str) -> None:
     """Note which job was submitted last: times are unreliable after the clock was set back."""
-    draft = home.last.with_name(f".{home.last.name}.{os.urandom(4).hex()}.new")
     with contextlib.suppress(OSError):
-        try:
-            draft.write_text(job_id, encoding="ascii")
-            draft.replace(home.last)
-        finally:
-            draft.unlink(missing_ok=True)
+        replace_file(home.last, job_id.encode())
 
 
 def list_job_ids(home: Home) -> list[str]:

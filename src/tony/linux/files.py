@@ -113,8 +113,11 @@ def read_tail(path: Path, most: int) -> bytes:
         return file.read()
 
 
-def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+def replace_file(path: Path, content: bytes, mode: int = 0o600, *, durable: bool = False) -> None:
     """Write a file under a hidden name next to `path`, and rename it: a reader sees all of the old content or the new.
+
+    Args:
+        durable: fsync, so that not even a power failure leaves an empty file.
 
     Raises:
         OSError: it cannot be written; the old file stays.
@@ -125,6 +128,9 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             os.fchmod(descriptor, mode)
+            if durable:
+                file.flush()
+                os.fsync(descriptor)
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
