@@ -241,7 +241,7 @@ def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypat
     monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
     brought = ClusterClients.from_configuration(settings, {"HADOOP_TOKEN_FILE_LOCATION": str(lab.root / "tokens")})
     assert brought.user == user()
-    assert asyncio.run(brought.collect_job_credentials(())).tokens == {token.service: token}
+    assert asyncio.run(collect_job_credentials(settings, brought.logins, ())).tokens == {token.service: token}
     path = f"/user/{user()}/{lab.root.name}"
     with brought.web_files() as files:
         files.create(path, b"one")

@@ -15,10 +15,12 @@ import pytest
 
 from tests.storage.samples import cache_at
 from tony.errors import StorageError
+from tony.model.staged_files import Placement, StagedItem
 from tony.storage.cache.object_cache import FIXED_TIME, Cache, Stored
 
 CONTENT = b"some bytes" * 100_000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
+ITEM = StagedItem(digest=DIGEST, size=len(CONTENT), name="it", placement=Placement.FILE)
 
 
 def put(cache: Cache, content: bytes = CONTENT) -> Stored:
@@ -86,7 +88,7 @@ def test_damaged_object_is_replaced(tmp_path: Path, damage: str) -> None:
     with pytest.raises(StorageError, match="missing or damaged"):
         cache.require(DIGEST, len(CONTENT), "it")
     assert not put(cache).reused
-    assert cache.verify(DIGEST, len(CONTENT), "it").read_bytes() == CONTENT
+    assert cache.verify(ITEM).read_bytes() == CONTENT
 
 
 def test_wrong_bytes_are_found_by_reading(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_wrong_bytes_are_found_by_reading(tmp_path: Path) -> None:
     place.write_bytes(b"X" + CONTENT[1:])
     os.utime(place, (FIXED_TIME, FIXED_TIME))
     with pytest.raises(StorageError, match="Submit the job again"):
-        cache.verify(DIGEST, len(CONTENT), "it")
+        cache.verify(ITEM)
     assert files(cache) == []
 
 
@@ -174,7 +176,7 @@ def test_a_file_that_is_being_stored_is_not_cleaned_up(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "replace", while_another_prepares)
     cache.take(DIGEST, origin)
     assert files(cache) == [DIGEST]
-    assert cache.verify(DIGEST, len(CONTENT), "it").read_bytes() == CONTENT
+    assert cache.verify(ITEM).read_bytes() == CONTENT
 
 
 def test_old_parts_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

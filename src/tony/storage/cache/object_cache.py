@@ -175,28 +175,20 @@ class Cache:
             "to restore it."
         )
 
-    def verify(self, digest: str, size: int, name: str) -> Path:
-        """Return an object after comparing its SHA-256; a wrong one is removed.
+    def verify(self, item: StagedItem) -> Path:
+        """Return the object of a staged item, after comparing its SHA-256 if its digest is that of the content.
 
         Raises:
-            StorageError: it is missing or damaged.
+            StorageError: it is missing or damaged; one with another content is removed.
         """
-        path = self.require(digest, size, name)
+        path = self.require(item.digest, item.size, item.name)
+        if item.in_place is not None:
+            return path
         with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == digest:
+            if hashlib.file_digest(file, "sha256").hexdigest() == item.digest:
                 return path
         path.unlink(missing_ok=True)
-        raise self.build_missing_object_error(digest, name)
-
-    def verify_object(self, item: StagedItem) -> Path:
-        """Return the object of a staged item, verified if its digest is that of the content.
-
-        Raises:
-            StorageError: it is missing or damaged.
-        """
-        if item.in_place is not None:
-            return self.require(item.digest, item.size, item.name)
-        return self.verify(item.digest, item.size, item.name)
+        raise self.build_missing_object_error(item.digest, item.name)
 
     @contextmanager
     def open_writer(self, doing: str, needed: int) -> Iterator[ObjectWriter]:

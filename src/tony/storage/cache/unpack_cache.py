@@ -87,7 +87,7 @@ def _unpack(cache: Cache, item: StagedItem) -> UnpackedTree:
     final = cache.trees / item.digest
     cache.trees.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_leftovers(cache.trees, item.digest)
-    archive = cache.verify_object(item)
+    archive = cache.verify(item)
     part = cache.trees / f".{item.digest}.{os.urandom(4).hex()}"
     try:
         with explain_os_error(f"unpack {item.name}", cache.trees):

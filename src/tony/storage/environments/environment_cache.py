@@ -127,7 +127,7 @@ def _build(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) 
     cache.unpacked.mkdir(mode=0o700, parents=True, exist_ok=True)
     _record(place).unlink(missing_ok=True)
     remove_leftovers(cache.unpacked, item.digest)
-    archive = cache.verify_object(item)
+    archive = cache.verify(item)
     part = place.with_name(f".{item.digest}.{os.urandom(4).hex()}")
     try:
         part.mkdir(mode=0o700)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -14,7 +14,7 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, build_usual_web_address, find_name_service
 from tony.hadoop.tokens import TokenCredentials
 from tony.model.layout import Home
-from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin, collect_job_credentials
+from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
@@ -100,14 +100,6 @@ class HdfsClients:
         # For a NameNode that is not in the configuration, try the default port.
         urls = urls or [build_usual_web_address(node) for node in files.name_nodes]
         return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
-
-    async def collect_job_credentials(self, file_systems: Sequence[str]) -> TokenCredentials:
-        """Return the tokens for a job's processes; see `delegation_tokens`.
-
-        Raises:
-            HadoopError: a file system cannot be reached, or issues no token.
-        """
-        return await collect_job_credentials(self.configuration, self.logins, file_systems)
 
     def recover_lease(self, path: str) -> bool:
         """Recover the lease of a dead writer; return True when the file is closed. Blocks; not in a running loop.

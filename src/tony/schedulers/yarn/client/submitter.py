@@ -50,6 +50,7 @@ from tony.schedulers.yarn.launch_contexts import build_master_container, build_s
 from tony.schedulers.yarn.launch_payload import JOB, PAGES, JobPayload, encode_payload
 from tony.schedulers.yarn.settings import YarnSettings, find_recorded_source, load_recorded_settings, read_settings
 from tony.storage.cache.object_cache import Cache
+from tony.storage.hdfs.delegation_tokens import collect_job_credentials
 
 if TYPE_CHECKING:
     from tony.storage.staging.remote_files_interface import RemoteFiles
@@ -152,7 +153,7 @@ class YarnSubmitter(Submitter):
         uploader = ClusterCache(cluster, cluster.build_path(settings.staging))
         try:
             systems = (*settings.file_systems, *list_file_systems(job.record.staged))
-            fetched_tokens = await cluster.collect_job_credentials(systems)
+            fetched_tokens = await collect_job_credentials(cluster.configuration, cluster.logins, systems)
             payload = await to_thread(self._provide, job, cluster, settings, uploader)
             if uploader.eviction_is_due:
                 await _evict_old_objects(cluster, uploader)
