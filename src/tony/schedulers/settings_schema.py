@@ -28,6 +28,17 @@ class SettingType(Enum):
     WORDS = "words"  #: a list of words; parsed to a tuple
 
 
+_EXPECTED = {
+    SettingType.SIZE: 'a size such as "4g"',
+    SettingType.INT: "a whole number of at least {minimum}",
+    SettingType.DURATION: 'a duration such as "90s"',
+    SettingType.PATH: "a path",
+    SettingType.TEXT: "text",
+    SettingType.TRUTH: "true or false",
+    SettingType.WORDS: "a list of words",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulerSetting:
     """One key of `[scheduler.<name>]`, or of `[roles.<role>.<name>]`.
@@ -87,46 +98,29 @@ def read_values(
 
 
 def _read(setting: SchedulerSetting, value: object) -> SettingValue:
-    if setting.type is SettingType.TRUTH:
-        if not isinstance(value, bool):
-            raise ValueError(f"expected {_describe_expected(setting)}.")
-        return value
-    if setting.type is SettingType.WORDS:
-        if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
-            raise ValueError(f"expected {_describe_expected(setting)}.")
-        return tuple(value)
-    if setting.type is SettingType.SIZE and isinstance(value, str):
-        value = parse_size(value)
-    if setting.type is SettingType.DURATION:
-        if isinstance(value, str):
-            value = parse_duration(value)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < setting.minimum:
-            raise ValueError(f"expected {_describe_expected(setting)}.")
-        return float(value)
-    if setting.type in (SettingType.SIZE, SettingType.INT):
-        if isinstance(value, bool) or not isinstance(value, int) or value < setting.minimum:
-            raise ValueError(f"expected {_describe_expected(setting)}.")
-        return value
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"expected {_describe_expected(setting)}.")
-    if setting.type is SettingType.PATH and not value.startswith("/"):
+    read = _convert(setting, value)
+    if read is None:
+        raise ValueError(f"expected {_EXPECTED[setting.type].format(minimum=setting.minimum)}.")
+    if setting.type is SettingType.PATH and not str(read).startswith("/"):
         raise ValueError("expected an absolute path.")
-    return value
+    return read
 
 
-def _describe_expected(setting: SchedulerSetting) -> str:
-    match setting.type:
-        case SettingType.SIZE:
-            return 'a size such as "4g"'
-        case SettingType.INT:
-            return f"a whole number of at least {setting.minimum}"
-        case SettingType.DURATION:
-            return 'a duration such as "90s"'
-        case SettingType.PATH:
-            return "a path"
-        case SettingType.TEXT:
-            return "text"
-        case SettingType.TRUTH:
-            return "true or false"
-        case SettingType.WORDS:
-            return "a list of words"
+def _convert(setting: SchedulerSetting, value: object) -> SettingValue | None:
+    """Return a value by the setting's type; None if it is not of that type, or too small."""
+    match setting.type, value:
+        case SettingType.TRUTH, bool():
+            return value
+        case SettingType.WORDS, list() | tuple():
+            return tuple(value) if all(isinstance(word, str) and word for word in value) else None
+        case SettingType.TEXT | SettingType.PATH, str():
+            return value or None
+        case SettingType.SIZE, str():
+            value = parse_size(value)
+        case SettingType.DURATION, str():
+            value = parse_duration(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < setting.minimum:
+        return None
+    if setting.type is SettingType.DURATION:
+        return float(value)
+    return value if setting.type in (SettingType.SIZE, SettingType.INT) and isinstance(value, int) else None
