@@ -114,4 +114,3 @@ def test_biggest(tmp_path: Path) -> None:
     tree = {"a/b/big": 900, "a/b/small": 50, "a/x": 100, "c/1": 100, "c/2": 100, "d": 150, "e": 0}
     write_tree(tmp_path, {path: (b"x" * size, 0o644) for path, size in tree.items()})
     assert find_largest_entries(scan(tmp_path, git=True)) == [("a/b/big", 900), ("c", 200), ("d", 150)]
-    assert find_largest_entries(scan(tmp_path, git=True), count=1) == [("a/b/big", 900)]

@@ -30,6 +30,8 @@ _MAX_PATH_BYTES = 3000
 #: Maximum number of paths of left-out folders, and of files, that are recorded.
 _MAX_LEFT_OUT_FOLDERS = 20
 _MAX_LEFT_OUT_FILES = 20
+#: Number of entries that `find_largest_entries` returns.
+_MAX_LARGEST = 5
 #: Name of folders that programs never need.
 _BYTECODE_FOLDER = "__pycache__"
 _SPECIAL = {
@@ -261,7 +263,7 @@ def _escapes(found: list[ScannedEntry]) -> list[str]:
     ]
 
 
-def find_largest_entries(scan: Scan, count: int = 5) -> list[tuple[str, int]]:
+def find_largest_entries(scan: Scan) -> list[tuple[str, int]]:
     """Return the largest entries at the folder's top; one with a dominant entry is replaced by that."""
     sizes: dict[str, int] = {}
     for found in scan.found:
@@ -269,7 +271,7 @@ def find_largest_entries(scan: Scan, count: int = 5) -> list[tuple[str, int]]:
         while path:
             sizes[path] = sizes.get(path, 0) + found.size
             path = path.rpartition("/")[0]
-    tops = sorted((path for path in sizes if "/" not in path), key=lambda path: -sizes[path])[:count]
+    tops = sorted((path for path in sizes if "/" not in path), key=lambda path: -sizes[path])[:_MAX_LARGEST]
     return [_descend_to_dominant(path, sizes) for path in tops if sizes[path]]
 
 

@@ -33,6 +33,8 @@ _RELEASES = InotifyMask.CLOSE_WRITE | InotifyMask.DELETE | InotifyMask.DELETE_SE
 _RECHECK_SECONDS = (0.01, 0.1)
 #: Poll interval in seconds with inotify working.
 _POLL_SECONDS = 5.0
+#: Seconds by which a claim decides after the one before it in the queue, when both are woken by the same release.
+_STAGGER_SECONDS = 0.02
 #: Between attempts to lock the ledger; decisions take milliseconds.
 _LOCK_BACKOFF = Backoff(first=0.001, most=0.1, jitter=0.5)
 #: Seconds that other processes may keep the ledger locked before that is reported.
@@ -73,6 +75,7 @@ class ResourceClaim:
         self._needs = needs
         self._machine = machine
         self._pass_on = pass_on
+        self._ahead = 0  # claims that wait before this one
         #: Posted in the ledger, waiting or granted.
         self._held = None if inherited is None else ledger.find_inherited_claim(inherited, job)
         self._requested = (
@@ -166,10 +169,13 @@ class ResourceClaim:
             watch.add(self._ledger.path, _RELEASES)
             rechecks = iter(_RECHECK_SECONDS)
             while not await self._decide_when_unlocked(on_pending):
-                with contextlib.suppress(TimeoutError):
+                try:
                     async with asyncio.timeout(next(rechecks, _POLL_SECONDS)):
                         await watch.wait_change()
-                        rechecks = iter(_RECHECK_SECONDS)
+                except TimeoutError:
+                    continue
+                rechecks = iter(_RECHECK_SECONDS)
+                await asyncio.sleep(self._ahead * _STAGGER_SECONDS)
 
     async def _decide_when_unlocked(self, on_pending: Callable[[str], None]) -> bool:
         """Decide as soon as the ledger can be locked; return True if the claim is granted."""
@@ -190,6 +196,7 @@ class ResourceClaim:
     def _decide(self) -> Claim | str:
         """Post or update the claim; return it if it is granted, else the pending reason. Only while locked."""
         others = self._list_others()
+        self._ahead = sum(not each.granted and each.ticket < self._requested.ticket for each in others)
         larger = (replace(self._requested, memory=need.memory, gpus=need.gpus) for need in self._needs[:-1])
         outcomes = (decide(claim, others, self._machine) for claim in larger)
         outcome = next((found for found in outcomes if isinstance(found, Claim)), None) or decide(
