@@ -28,9 +28,10 @@ from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.allocation.am_attempt import AmAttempt, find_termination_reason
 from tony.schedulers.yarn.allocation.container_recovery import ContainerRecovery
 from tony.schedulers.yarn.allocation.container_table import ContainerTable
-from tony.schedulers.yarn.allocation.node_blacklist import NodeBlacklist, NodesWithoutPython
+from tony.schedulers.yarn.allocation.node_blacklist import NodeBlacklist
+from tony.schedulers.yarn.allocation.nodes_without_python import NodesWithoutPython
 from tony.schedulers.yarn.allocation.outstanding_requests import OutstandingRequests, build_container_request
-from tony.schedulers.yarn.client.placement_constraints import find_placed
+from tony.schedulers.yarn.placement_constraints import find_placed
 from tony.schedulers.yarn.settings import ENVIRONMENT
 
 #: Seconds for nodes to re-register with a restarted ResourceManager, besides two of their retry intervals.

@@ -10,7 +10,6 @@ from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
 from tony.schedulers.yarn.launch_contexts import (
     build_capability,
     build_master_container,
@@ -18,6 +17,7 @@ from tony.schedulers.yarn.launch_contexts import (
     build_task_container,
 )
 from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
+from tony.schedulers.yarn.placement_constraints import build_constraint, find_placed, list_tags
 from tony.schedulers.yarn.settings import read_settings
 
 #: Placeholders for values that staging and the cluster add.

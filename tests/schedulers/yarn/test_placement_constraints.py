@@ -16,7 +16,7 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
 from tony.schedulers.yarn.allocation.outstanding_requests import build_container_request
-from tony.schedulers.yarn.client.placement_constraints import (
+from tony.schedulers.yarn.placement_constraints import (
     build_constraint,
     find_constraint_hints,
     find_placed,
