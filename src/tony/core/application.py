@@ -18,8 +18,9 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.actions import Action, WakeAt
 from tony.core.deadline import Deadline
-from tony.core.state import State, StepContext, Task
+from tony.core.state import State, Task
 from tony.core.state_digest import compute_digest
+from tony.core.step_context import StepContext
 from tony.core.steps import (
     am_attempts,
     container_loss,

@@ -1,4 +1,4 @@
-"""The state of a job, and the context in which one event is handled. Only the steps change it, all other code reads."""
+"""The state of a job. Only the steps change it, all other code reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tony.core.actions import Action
 from tony.core.deadline import Deadline, DeadlineKind, Timers
 from tony.core.events import ContainerEnded
 from tony.core.reasons import RestartReason, TaskNote
@@ -404,24 +403,3 @@ class State:
         """True if ended tasks keep their containers. A restart for a taken port requests them again instead."""
         spec = self.spec
         return bool(spec.max_restarts) and (spec.restart_window is not None or len(self.restarts) < spec.max_restarts)
-
-
-class StepContext:
-    """State and time of one event, and the actions requested so far.
-
-    Attributes:
-        state: the job; steps change it.
-        now: seconds since the job was accepted.
-        actions: the actions requested so far, in order.
-    """
-
-    __slots__ = ("actions", "now", "state")
-
-    def __init__(self, state: State, now: float) -> None:
-        self.state = state
-        self.now = now
-        self.actions: list[Action] = []
-
-    def request(self, action: Action) -> None:
-        """Request an action, after all that were requested before."""
-        self.actions.append(action)

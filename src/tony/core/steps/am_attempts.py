@@ -10,7 +10,8 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import EXECUTOR_DEADLINES, Deadline, DeadlineKind
-from tony.core.state import ContainerIntent, GrantedContainer, State, StepContext
+from tony.core.state import ContainerIntent, GrantedContainer, State
+from tony.core.step_context import StepContext
 from tony.core.steps import container_loss, containers, gang, job_finish, session_restart
 from tony.core.transitions import JobMove
 from tony.errors import InvalidTransitionError

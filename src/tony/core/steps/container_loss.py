@@ -12,7 +12,8 @@ from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import ContainerLost, ProgramUnreachable
-from tony.core.state import ContainerIntent, GrantedContainer, StepContext, Task
+from tony.core.state import ContainerIntent, GrantedContainer, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, gang, job_finish, session_restart, task_exit
 from tony.core.steps.task_exit import is_bound
 from tony.core.transitions import TaskMove

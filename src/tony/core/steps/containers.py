@@ -6,7 +6,8 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
-from tony.core.state import ContainerIntent, GrantedContainer, RoleState, State, StepContext, Task
+from tony.core.state import ContainerIntent, GrantedContainer, RoleState, State, Task
+from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.model.states import JobState, TaskState

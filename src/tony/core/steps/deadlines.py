@@ -8,7 +8,8 @@ from functools import partial
 from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import DeadlineKind
-from tony.core.state import StepContext, Task
+from tony.core.state import Task
+from tony.core.step_context import StepContext
 from tony.core.steps import (
     am_attempts,
     container_loss,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import MissingExports
-from tony.core.state import State, StepContext, Task
+from tony.core.state import State, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import container_loss, containers, role_readiness, task_attempts, task_exit
 from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitReason, ExitStatus

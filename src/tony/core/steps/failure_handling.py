@@ -9,7 +9,8 @@ from tony.core.policies import outcome_policy
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.outcome_policy import Effect
 from tony.core.reasons import TaskFailed
-from tony.core.state import RoleState, StepContext, Task
+from tony.core.state import RoleState, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
 from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass

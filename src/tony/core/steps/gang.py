@@ -22,7 +22,8 @@ from tony.core.policies import gang_size_policy
 from tony.core.policies.gang_size_policy import compute_gang_pause, has_enough
 from tony.core.reasons import GangReleased, LeftOutForLackOfContainers, LeftOutForOtherRoles
 from tony.core.sentences import describe_note
-from tony.core.state import GrantedContainer, RoleState, State, StepContext, Task
+from tony.core.state import GrantedContainer, RoleState, State, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_attempts
 from tony.core.transitions import TaskMove
 from tony.model.ids import TaskId

@@ -10,7 +10,8 @@ from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import GangReleased, Success
-from tony.core.state import Final, State, StepContext
+from tony.core.state import Final, State
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import ExitCode

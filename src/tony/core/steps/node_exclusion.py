@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.state import ContainerIntent, GrantedContainer, State, StepContext, Task
+from tony.core.state import ContainerIntent, GrantedContainer, State, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, gang
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import TaskState

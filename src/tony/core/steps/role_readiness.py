@@ -7,7 +7,8 @@ from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import outcome_policy, start_order
-from tony.core.state import RoleState, StepContext
+from tony.core.state import RoleState
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, failure_handling, gang, job_finish, node_exclusion
 from tony.core.transitions import TaskMove
 from tony.model.failure_facts import MessageFacts

@@ -8,7 +8,8 @@ from tony.core.deadline import SESSION_DEADLINES, Deadline, DeadlineKind
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.restart_policy import Decision
 from tony.core.reasons import RestartAfterFailure, RestartOnRequest, RestartReason
-from tony.core.state import Restart, State, StepContext, Task
+from tony.core.state import Restart, State, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tony.core import events as ev
-from tony.core.state import RoleState, State, StepContext
+from tony.core.state import RoleState, State
+from tony.core.step_context import StepContext
 from tony.core.steps import containers, role_readiness
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import InvalidTransitionError

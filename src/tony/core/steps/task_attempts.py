@@ -9,7 +9,8 @@ from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.events import ClusterKill
 from tony.core.reasons import ContainerLost, LaterAttempt, StopReason
-from tony.core.state import State, StepContext, Task
+from tony.core.state import State, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import containers
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId

@@ -10,7 +10,8 @@ from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import restart_policy as policy
 from tony.core.reasons import RestartAfterFailure, TaskFailed
-from tony.core.state import State, StepContext, Task
+from tony.core.state import State, Task
+from tony.core.step_context import StepContext
 from tony.core.steps import (
     containers,
     failure_handling,
