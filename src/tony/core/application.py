@@ -23,8 +23,8 @@ from tony.core.state_digest import compute_digest
 from tony.core.step_context import StepContext
 from tony.core.steps import (
     am_attempts,
+    container_demand,
     container_loss,
-    containers,
     deadlines,
     executor_reports,
     failure_handling,
@@ -51,7 +51,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.SessionOpened: session_start.on_opened,
     ev.GangSizeSet: _ignore,
     ev.FailureClassified: _ignore,
-    ev.Queued: containers.on_queued,
+    ev.Queued: container_demand.on_queued,
     ev.Unsatisfiable: failure_handling.on_unsatisfiable,
     ev.Excluded: node_exclusion.on_excluded,
     ev.Granted: gang.on_granted,

@@ -16,5 +16,6 @@ below them in this list:
     job_finish          the job's result, and its end
     gang                registration; publish and start, with fewer tasks if need be; release for a while
     task_attempts       one task attempt, from its start to the proof of its end; stops, by force if need be
-    containers          requested, granted, released
+    containers          granted, released, killed
+    container_demand    how many containers are requested, and the deadlines for them
 """

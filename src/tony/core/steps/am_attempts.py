@@ -12,7 +12,7 @@ from tony.core import events as ev
 from tony.core.deadline import EXECUTOR_DEADLINES, Deadline, DeadlineKind
 from tony.core.state import ContainerIntent, GrantedContainer, State
 from tony.core.step_context import StepContext
-from tony.core.steps import container_loss, containers, gang, job_finish, session_restart
+from tony.core.steps import container_demand, container_loss, containers, gang, job_finish, session_restart
 from tony.core.transitions import JobMove
 from tony.errors import InvalidTransitionError
 from tony.model.states import JobState, TaskState
@@ -130,11 +130,11 @@ def _replace(ctx: StepContext, state: State, container: GrantedContainer) -> Non
     assert container.task is not None
     task = state.tasks[container.task]
     if task.state is TaskState.STARTING and state.active:
-        containers.request_other(ctx, task)
+        container_demand.request_other(ctx, task)
     containers.discard(ctx, container, "its executor had not registered when the application master died")
     if state.job is JobState.RESTARTING:
         session_restart.request_early(state, task)
-    containers.update_demand(ctx, state.roles[container.role])
+    container_demand.update_demand(ctx, state.roles[container.role])
 
 
 def _resume(ctx: StepContext) -> None:

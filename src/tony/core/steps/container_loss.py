@@ -14,7 +14,7 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import ContainerLost, ProgramUnreachable
 from tony.core.state import ContainerIntent, GrantedContainer, Task
 from tony.core.step_context import StepContext
-from tony.core.steps import containers, gang, job_finish, session_restart, task_exit
+from tony.core.steps import container_demand, containers, gang, job_finish, session_restart, task_exit
 from tony.core.steps.task_exit import is_bound
 from tony.core.transitions import TaskMove
 from tony.model.failure_facts import ContainerFacts, ContainerLoss, FailureFacts, SilenceFacts
@@ -46,7 +46,7 @@ def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
         _on_task_container_ended(ctx, task, container, event)
     role = state.roles.get(container.role)
     if role:
-        containers.update_demand(ctx, role)
+        container_demand.update_demand(ctx, role)
     job_finish.finish_if_idle(ctx)
 
 
@@ -115,7 +115,7 @@ def _replace(
     bound = task.retry_at is not None and is_bound(state, task)
     is_relaunched = task.launches < containers.MAX_LAUNCHES and not bound
     if is_relaunched:  # first, or the demand would be lowered by one meanwhile
-        containers.request(ctx, task, TaskMove.REPLACE)
+        container_demand.request(ctx, task, TaskMove.REPLACE)
     if stuck:
         containers.discard(ctx, stuck, cause)
     gang.start_soon_if_enough(ctx)

@@ -24,7 +24,7 @@ from tony.core.reasons import GangReleased, LeftOutForLackOfContainers, LeftOutF
 from tony.core.sentences import describe_note
 from tony.core.state import GrantedContainer, RoleState, State, Task
 from tony.core.step_context import StepContext
-from tony.core.steps import containers, task_attempts
+from tony.core.steps import container_demand, containers, task_attempts
 from tony.core.transitions import TaskMove
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec
@@ -190,8 +190,8 @@ def start_with_fewer(ctx: StepContext, limit: float, setting: str) -> bool:
     if not missing:
         return False
     state.chief = state.find_first_chief()
-    if not containers.is_incomplete(state):
-        containers.clear_deadlines(ctx)
+    if not container_demand.is_incomplete(state):
+        container_demand.clear_deadlines(ctx)
     start_if_complete(ctx)
     return True
 
@@ -203,7 +203,7 @@ def _leave_out(ctx: StepContext, role: RoleState, limit: float, setting: str) ->
         state.move_task(task, TaskMove.RESET, ctx.now)
         role.left_out.add(index)
         task.note = LeftOutForLackOfContainers(session=state.session, limit=limit, setting=setting)
-    containers.update_demand(ctx, role)
+    container_demand.update_demand(ctx, role)
 
 
 def release_partial_gang(ctx: StepContext) -> None:
@@ -224,7 +224,7 @@ def release_partial_gang(ctx: StepContext) -> None:
     state.timers.set(Deadline(DeadlineKind.GANG_PAUSE), ctx.now + compute_gang_pause(state.release_count, state.job_id))
     counts = Counter(container.role for container in idle)
     for role in state.roles.values():  # lowered once for all containers, before they are released
-        containers.set_demand(ctx, role, min(role.demand, role.held - counts[role.name]))
+        container_demand.set_demand(ctx, role, min(role.demand, role.held - counts[role.name]))
     for container in idle:
         _release_idle(ctx, container, reason)
 
@@ -240,7 +240,7 @@ def _release_idle(ctx: StepContext, container: GrantedContainer, reason: str) ->
     task = state.tasks[container.task]
     if task.state in _NOT_STARTED:
         task.note = GangReleased()
-        containers.request_other(ctx, task)
+        container_demand.request_other(ctx, task)
     containers.discard(ctx, container, reason)
 
 
@@ -248,7 +248,7 @@ def request_again(ctx: StepContext) -> None:
     """Request all missing containers once the pause has passed."""
     state = ctx.state
     for role in state.roles.values():
-        containers.update_demand(ctx, role)
-    if containers.is_incomplete(state):
-        containers.start_gang_timeout(ctx)
+        container_demand.update_demand(ctx, role)
+    if container_demand.is_incomplete(state):
+        container_demand.start_gang_timeout(ctx)
     start_wait(ctx)

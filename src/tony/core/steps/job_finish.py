@@ -12,7 +12,7 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import GangReleased, Success
 from tony.core.state import Final, State
 from tony.core.step_context import StepContext
-from tony.core.steps import containers, task_attempts
+from tony.core.steps import container_demand, containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import ExitCode
 from tony.model.job_report import EXIT_CODES, Failure, FailureCause
@@ -78,7 +78,7 @@ def finish(
                 if isinstance(task.note, GangReleased):  # it is not requested again
                     task.note = None
                 task_attempts.end_task(ctx, task, TaskMove.END)
-        containers.set_demand(ctx, role, 0)
+        container_demand.set_demand(ctx, role, 0)
     task_attempts.stop_all(ctx, reason, grace)
     for container in state.containers.values():
         if not (container.task and state.tasks[container.task].living):

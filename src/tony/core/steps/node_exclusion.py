@@ -9,7 +9,7 @@ from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import ContainerIntent, GrantedContainer, State, Task
 from tony.core.step_context import StepContext
-from tony.core.steps import containers, gang
+from tony.core.steps import container_demand, containers, gang
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import TaskState
 
@@ -70,7 +70,7 @@ def on_excluded(ctx: StepContext, event: ev.Excluded) -> None:
         return
     moved = [(held, task) for held in state.containers.values() if (task := _find_task_to_move(state, held))]
     for container, task in moved:
-        containers.request_other(ctx, task)  # first, or the demand would be lowered by one meanwhile
+        container_demand.request_other(ctx, task)  # first, or the demand would be lowered by one meanwhile
         vacate(ctx, container)
     if moved:
         gang.start_soon_if_enough(ctx)

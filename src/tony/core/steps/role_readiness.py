@@ -9,7 +9,7 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import outcome_policy, start_order
 from tony.core.state import RoleState
 from tony.core.step_context import StepContext
-from tony.core.steps import containers, failure_handling, gang, job_finish, node_exclusion
+from tony.core.steps import container_demand, containers, failure_handling, gang, job_finish, node_exclusion
 from tony.core.transitions import TaskMove
 from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import FailureCause, FailureClass
@@ -45,12 +45,12 @@ def _mark_ready(ctx: StepContext, role: RoleState) -> None:
             containers.start_registration_timeout(ctx, task)
             ctx.request(act.Renew(task=task.id, session=state.session))
         else:
-            containers.request(ctx, task, TaskMove.REQUEST)
+            container_demand.request(ctx, task, TaskMove.REQUEST)
             if held and held.is_released:  # no program runs in it: the task need not wait for its end
                 containers.detach(state, held)
             elif held:
                 node_exclusion.vacate(ctx, held)
-    containers.update_demand(ctx, role)
+    container_demand.update_demand(ctx, role)
 
 
 def on_role_end(ctx: StepContext, role: RoleState) -> None:

@@ -10,7 +10,7 @@ from tony.core.policies.restart_policy import Decision
 from tony.core.reasons import RestartAfterFailure, RestartOnRequest, RestartReason
 from tony.core.state import Restart, State, Task
 from tony.core.step_context import StepContext
-from tony.core.steps import containers, task_attempts
+from tony.core.steps import container_demand, containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureCause
@@ -47,7 +47,7 @@ def _stop_session(ctx: StepContext, reason: RestartReason, delay: float) -> None
     for role in state.roles.values():
         for task in role.tasks:
             request_early(state, task)
-        containers.update_demand(ctx, role)
+        container_demand.update_demand(ctx, role)
     if delay > 0:
         state.timers.set(Deadline(DeadlineKind.RESTART), ctx.now + delay)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core.state import RoleState, State
 from tony.core.step_context import StepContext
-from tony.core.steps import containers, role_readiness
+from tony.core.steps import container_demand, containers, role_readiness
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import InvalidTransitionError
 from tony.model.setting_choices import RoleKind
@@ -42,7 +42,7 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
         if not role.ready and not state.may_restart:
             # The job has room for one stage after the other only: this one comes later.
             containers.release_all(ctx, role)
-        containers.update_demand(ctx, role)
+        container_demand.update_demand(ctx, role)
 
 
 def _select_roles_to_run(state: State) -> list[RoleState]:

@@ -13,6 +13,7 @@ from tony.core.reasons import RestartAfterFailure, TaskFailed
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import (
+    container_demand,
     containers,
     failure_handling,
     gang,
@@ -204,7 +205,7 @@ def _replace_container(ctx: StepContext, task: Task) -> None:
 
 def _move_to_other_container(ctx: StepContext, task: Task) -> None:
     held = containers.find_container(ctx.state, task)
-    containers.request_other(ctx, task)
+    container_demand.request_other(ctx, task)
     if held:
         containers.discard(ctx, held, "its task moves to another container")
-    containers.update_demand(ctx, ctx.state.roles[task.id.role])
+    container_demand.update_demand(ctx, ctx.state.roles[task.id.role])
