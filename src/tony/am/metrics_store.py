@@ -9,21 +9,15 @@ import asyncio
 import logging
 import math
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
 from tony.am.series_store import SeriesStore, Track
-from tony.am.step_progress import (
-    MAX_INTERVALS,
-    AttemptProgress,
-    add_stall,
-    condense_stalls,
-    find_stall_limit,
-    interpolate_step_time,
-)
+from tony.am.step_stalls import add_stall, condense_stalls, find_stall_limit
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
 from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
@@ -70,6 +64,26 @@ _MAX_WAITING_CHECKPOINTS = 10_000
 _MAX_EARLY_SAMPLES = 10_000
 #: Timeout of the last write in seconds.
 _LAST_WRITE_TIMEOUT_SECONDS = 10.0
+#: Intervals between reports of steps kept for each task attempt.
+_MAX_INTERVALS = 9
+
+
+@dataclass(slots=True)
+class _AttemptProgress:
+    """The progress of one task attempt.
+
+    Attributes:
+        best: the highest step of all task attempts before it; None if there was none.
+        changed: since it was written.
+        reports: reports of steps so far.
+        intervals: seconds between the last of them.
+    """
+
+    progress: Progress
+    best: float | None
+    changed: bool = True
+    reports: int = 1
+    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_INTERVALS))
 
 
 class MetricsStore:
@@ -104,7 +118,7 @@ class MetricsStore:
         self.series = SeriesStore([task.name for task in state.tasks.values()], least)
         self.refused = 0
         self._names: dict[str, bool] = {}
-        self._attempts: dict[str, dict[tuple[int, int], AttemptProgress]] = {}
+        self._attempts: dict[str, dict[tuple[int, int], _AttemptProgress]] = {}
         self._saved: list[CheckpointRecord] = []
         self._checkpoints = 0
         self._writer: MetricsWriter | None = None
@@ -163,7 +177,7 @@ class MetricsStore:
         progress = attempt.progress
         regained = progress.regained
         if regained is None and progress.behind and attempt.best is not None and step > attempt.best:
-            regained = interpolate_step_time(progress, attempt.best, step, seen)
+            regained = _interpolate_step_time(progress, attempt.best, step, seen)
         total = message.values.get("total")
         total = progress.total if total is None or not math.isfinite(total) else total
         if seen - progress.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (
@@ -175,7 +189,7 @@ class MetricsStore:
         stalls = add_stall(progress, step, seen)
         if seen - progress.at > _SAME_REPORT_SECONDS:
             count = max(1, message.step_reports - attempt.reports)
-            attempt.intervals.extend([(seen - progress.at) / count] * min(count, MAX_INTERVALS))
+            attempt.intervals.extend([(seen - progress.at) / count] * min(count, _MAX_INTERVALS))
         attempt.reports = max(attempt.reports, message.step_reports)
         attempt.progress = replace(
             progress,
@@ -189,7 +203,7 @@ class MetricsStore:
         )
         attempt.changed = True
 
-    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> AttemptProgress:
+    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> _AttemptProgress:
         """Return the record of a task attempt, from its first reported step."""
         which = message.session, message.try_
         others = [each.progress.step for key, each in self._attempts[task.name].items() if key < which]
@@ -209,7 +223,7 @@ class MetricsStore:
             behind=best is not None and first <= best,
             stalled_after=STALLED_AFTER_UNKNOWN_SECONDS,
         )
-        return AttemptProgress(progress, best)
+        return _AttemptProgress(progress, best)
 
     def _note_saved(self, task: Task, message: Sample, now: float) -> None:
         for checkpoint in message.saved:
@@ -231,7 +245,7 @@ class MetricsStore:
         which = message.session, message.try_
         if which not in attempts:
             nothing = Progress(task.name, *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
-            attempts[which] = AttemptProgress(nothing, None)
+            attempts[which] = _AttemptProgress(nothing, None)
         attempt = attempts[which]
         attempt.progress, attempt.changed = replace(attempt.progress, unlisted=attempt.progress.unlisted + took), True
 
@@ -345,7 +359,7 @@ class MetricsStore:
         finally:
             await to_thread(copy.unlink, missing_ok=True)
 
-    def _take_changed(self) -> Iterator[AttemptProgress]:
+    def _take_changed(self) -> Iterator[_AttemptProgress]:
         return (attempt for attempts in self._attempts.values() for attempt in attempts.values() if attempt.changed)
 
     async def _write_batch(self, tracks: Sequence[Track], *, with_progress: bool) -> None:
@@ -436,7 +450,7 @@ class MetricsStore:
         for before in sorted(progress, key=lambda each: (each.session, each.try_)):
             attempts = self._attempts.setdefault(before.task, {})
             best = max((each.progress.step for each in attempts.values()), default=None)
-            attempts[before.session, before.try_] = AttemptProgress(before, best, changed=False)
+            attempts[before.session, before.try_] = _AttemptProgress(before, best, changed=False)
 
     async def _run_in_writer(self, work: Callable[[], T]) -> T:
         """Run one piece of work at a time; it continues if the caller is cancelled."""
@@ -445,3 +459,11 @@ class MetricsStore:
         task = asyncio.ensure_future(to_thread(work))
         self._work = task
         return await asyncio.shield(task)
+
+
+def _interpolate_step_time(progress: Progress, best: float, step: float, at: float) -> float:
+    """Return when a program passed step `best`, between two reported steps."""
+    if step <= progress.step or at <= progress.at:
+        return at
+    share = (best - progress.step) / (step - progress.step)
+    return progress.at + max(0.0, min(1.0, share)) * (at - progress.at)

@@ -1,10 +1,9 @@
-"""The progress of a task attempt, from its reported steps: pace, stalls, steps regained after a restart. Pure."""
+"""Stalls of a task attempt: the times in which it reported no step for unusually long. Pure."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from tony.model.progress import (
     STALLED_AFTER_INTERVALS,
@@ -15,31 +14,12 @@ from tony.model.progress import (
     is_stalled,
 )
 
-#: Intervals between reports, and stalls, kept for each task attempt; of more stalls the shortest are dropped.
-MAX_INTERVALS = 9
+#: Stalls kept for each task attempt; of more the shortest are dropped.
 _MAX_STALLS = 200
 #: Stalls of one task attempt that are sent to a client one by one.
 _STALLS_SENT_COUNT = 3
 #: Minimum number of intervals for a meaningful median.
 _FEWEST_INTERVALS = 2
-
-
-@dataclass(slots=True)
-class AttemptProgress:
-    """The progress of one task attempt.
-
-    Attributes:
-        best: the highest step of all task attempts before it; None if there was none.
-        changed: since it was written.
-        reports: reports of steps so far.
-        intervals: seconds between the last of them.
-    """
-
-    progress: Progress
-    best: float | None
-    changed: bool = True
-    reports: int = 1
-    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_INTERVALS))
 
 
 def find_stall_limit(intervals: Sequence[float]) -> float:
@@ -76,11 +56,3 @@ def condense_stalls(progress: Progress) -> Progress:
         progress,
         stalls=((progress.first_at, progress.first_at + sum(until - since for since, until in progress.stalls)),),
     )
-
-
-def interpolate_step_time(progress: Progress, best: float, step: float, at: float) -> float:
-    """Return when a program passed step `best`, between two reported steps."""
-    if step <= progress.step or at <= progress.at:
-        return at
-    share = (best - progress.step) / (step - progress.step)
-    return progress.at + max(0.0, min(1.0, share)) * (at - progress.at)
