@@ -12,7 +12,7 @@ from tony.errors import UserError
 from tony.mini import PROPERTY
 from tony.mini.cluster_files import file_of, hosts, render
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemons import MiniDaemon, choose_ports, command, list_daemons, parse
+from tony.mini.daemons import MiniDaemon, command, list_daemons, parse
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, Label, MiniOptions
 
@@ -192,11 +192,3 @@ def test_names_of_daemons() -> None:
     for text in ("nm", "nm3", "jt", "", "nn1", "nm01"):
         with pytest.raises(UserError, match="this cluster has nn, rm, dn1, nm1, nm2"):
             parse(text, 2, 1)
-
-
-def test_ports_are_none_that_the_kernel_hands_out() -> None:
-    """So that a daemon that comes back finds its own free."""
-    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    found = choose_ports(["a", "b", "c"])
-    assert 3 == len({*found.values()})
-    assert not any(first <= port <= last for port in found.values())

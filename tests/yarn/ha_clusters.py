@@ -24,7 +24,8 @@ from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
 from tony.hadoop.wire.rpc import Method, Request, Response
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState
-from tony.mini.daemons import MiniDaemon, choose_ports
+from tony.mini.daemons import MiniDaemon
+from tony.mini.free_ports import choose_ports
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, MiniOptions
 from tony.model.layout import Home

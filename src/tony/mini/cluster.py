@@ -22,7 +22,8 @@ from tony.mini import processes
 from tony.mini.cluster_files import check_path, user_name, write_files
 from tony.mini.cluster_state import ClusterState, Process, load, save
 from tony.mini.daemon_requests import explain_not_ready, initialize_hdfs, kill_applications, wait_until_ready
-from tony.mini.daemons import DaemonKind, MiniDaemon, choose_ports, command, list_daemons, parse
+from tony.mini.daemons import DaemonKind, MiniDaemon, command, list_daemons, parse
+from tony.mini.free_ports import choose_ports
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import MiniOptions
 from tony.mini.software import fetch, find_java

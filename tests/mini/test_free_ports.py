@@ -1,0 +1,15 @@
+"""Ports for the daemons of a small cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tony.mini.free_ports import choose_ports
+
+
+def test_ports_are_none_that_the_kernel_hands_out() -> None:
+    """So that a daemon that comes back finds its own free."""
+    first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    found = choose_ports(["a", "b", "c"])
+    assert 3 == len({*found.values()})
+    assert not any(first <= port <= last for port in found.values())
