@@ -9,7 +9,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
 from tests.portal import legacy_histories
 from tests.support.timelines import timeline
-from tony.config.legacy.final_xml import job_of, read_final
+from tony.config.legacy.finished_job import job_of, read_final
 from tony.errors import RecordError
 from tony.history.event_log import LogEntry
 from tony.model.codec import to_plain

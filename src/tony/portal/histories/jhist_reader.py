@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tony import clock
-from tony.config.legacy.final_xml import job_of, read_final
+from tony.config.legacy.finished_job import job_of, read_final
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report

@@ -1,4 +1,4 @@
-"""Reads `tony-final.xml`, the settings of a finished LinkedIn TonY job, for display."""
+"""A finished LinkedIn TonY job, for display, from its settings file `tony-final.xml`."""
 
 from __future__ import annotations
 
