@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tony.cli.following import exit_code, follow_to_end
 from tony.cli.options import home, json_option
+from tony.cli.submission_follower import exit_code, follow_to_end
 from tony.cli.submission_signals import InterruptedBySignal, SignalGuard, clean_exit_on_signals
 from tony.cli.terminal.output import print_json, say, warn
 from tony.client.submission import prepare_submission, render_request
@@ -26,7 +26,7 @@ from tony.model.states import JobState, TaskState
 from tony.schedulers.registry import list_built_in_names
 
 if TYPE_CHECKING:
-    from tony.cli.following import Companion
+    from tony.cli.submission_follower import Companion
 
 F = TypeVar("F", bound=Callable[..., Any])
 

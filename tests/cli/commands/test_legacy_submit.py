@@ -12,13 +12,13 @@ import pytest
 
 from tests.cli.conftest import Tony
 from tests.cli.in_process_am import Beside, living
-from tests.cli.test_following import killed as killed_by_ann
-from tests.cli.test_following import running
 from tests.cli.test_submission import Ending, end_with, killed
+from tests.cli.test_submission_follower import killed as killed_by_ann
+from tests.cli.test_submission_follower import running
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, failed, recorded, succeeded
 from tests.jobs.recording_scheduler import Desk, Office
-from tony.cli.following import follow_to_end
+from tony.cli.submission_follower import follow_to_end
 from tony.cli.submission_signals import SignalGuard
 from tony.config.legacy.flags import FLAGS
 from tony.model.layout import Home

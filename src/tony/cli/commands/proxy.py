@@ -8,8 +8,8 @@ from contextlib import aclosing
 
 import click
 
-from tony.cli.following import exit_code
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
+from tony.cli.submission_follower import exit_code
 from tony.cli.terminal.display import format_ssh_hint
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.client.port_forward import open_proxy

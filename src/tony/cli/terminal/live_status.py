@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Self, TextIO
 
-import click
-
 from tony import clock
+from tony.cli.terminal.live_region import LiveRegion
 from tony.cli.terminal.output import has_colours
-from tony.cli.terminal.terminal_text import count_columns, find_size
+from tony.cli.terminal.terminal_text import find_size
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.metric_values import format_progress
 from tony.cli.text.status_changes import StatusChanges
@@ -25,16 +23,7 @@ from tony.errors import InfraError
 from tony.jobs.log_files import LogLine
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
-from tony.model.states import TaskState
 
-_COLOURS = {
-    TaskState.RUNNING.value: "cyan",
-    TaskState.SUCCEEDED.value: "green",
-    TaskState.FAILED.value: "red",
-    TaskState.LOST.value: "red",
-    "stalled": "red",
-}
-_WORDS = re.compile(rf"\b(?:{'|'.join(_COLOURS)})\b")
 #: Seconds between two requests for the progress.
 _PROGRESS_SECONDS = 2.0
 _DIM = "\x1b[2m{}\x1b[0m"
@@ -99,44 +88,3 @@ class LiveView:
 
     def _draw(self, above: Iterable[str], rows: list[str]) -> None:
         self._table.draw(rows, above)
-
-
-class LiveRegion:
-    """The rows on the screen.
-
-    Args:
-        stream: a terminal that supports escape sequences.
-
-    Attributes:
-        rows: the rows as last drawn, without colours.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self.rows: list[str] = []
-        self._stream = stream
-        self._coloured = has_colours(stream)
-
-    def draw(self, rows: list[str], above: Iterable[str] = ()) -> None:
-        """Erase the rows; write the lines `above` in their place, and `rows` below them, their states coloured."""
-        erase = self._erase_sequence()
-        self.rows = rows
-        table = "\n".join(rows)
-        if self._coloured:
-            table = _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), table)
-        self._stream.write("".join([erase, *(f"{line}\n" for line in above), table]))
-        self._stream.flush()
-
-    def leave(self) -> None:
-        """Leave the rows on the screen; the next output begins below them."""
-        if self.rows:
-            self._stream.write("\n")
-            self._stream.flush()
-        self.rows = []
-
-    def _erase_sequence(self) -> str:
-        """Return the escape sequence that erases the rows, from the end of the last one."""
-        if not self.rows:
-            return ""
-        columns = find_size(self._stream).columns
-        up = sum(max(1, -(-count_columns(row) // columns)) for row in self.rows) - 1
-        return f"\r\x1b[{up}A\x1b[J" if up else "\r\x1b[J"

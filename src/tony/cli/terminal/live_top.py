@@ -13,7 +13,7 @@ from contextlib import aclosing, contextmanager
 from typing import TextIO
 
 from tony import clock
-from tony.cli.terminal.live_status import LiveRegion
+from tony.cli.terminal.live_region import LiveRegion
 from tony.cli.terminal.terminal_text import find_size, knows_unicode
 from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, build_rows, format_top_table, list_top_series
 from tony.jobs.job_follower import iterate_reports, raise_first_error

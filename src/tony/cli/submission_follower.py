@@ -1,4 +1,4 @@
-"""Follow a job from the command line, as lines or a live table, and handle Ctrl-C and termination signals meanwhile."""
+"""Follows a job from its submission to its end, as lines or a live table; Ctrl-C stops or kills it meanwhile."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import asyncio
 import contextlib
 import signal
 import sys
-import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar, Protocol, TextIO
 
 import click
 
-from tony import clock
 from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
-from tony.cli.terminal.output import knows_sequences, say, say_all, warn
+from tony.cli.terminal.output import knows_sequences, say_all, warn
+from tony.cli.terminal.plain_status import PlainView
 from tony.cli.terminal.terminal_text import is_terminal
-from tony.cli.text.log_printer import LogPrinter
-from tony.cli.text.status_changes import StatusChanges
 from tony.errors import ExitCode, TonyError
 from tony.jobs.actions import kill
 from tony.jobs.failure_text import format_report
 from tony.jobs.job_follower import Viewer, follow, raise_first_error
-from tony.jobs.log_files import LogLine
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState
@@ -161,46 +157,6 @@ class TerminalViewer(Viewer, Protocol):
 
     async def poll_progress(self, home: Home, job_id: str) -> None:
         """Keep the displayed progress of the running job current, until cancelled."""
-
-
-class PlainView:
-    """Prints timestamped lines: for files, pipes, and dumb terminals.
-
-    Args:
-        stream: the output.
-    """
-
-    shows_ages: ClassVar[bool] = False
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._changes = StatusChanges()
-        self._logs = LogPrinter(stream)
-
-    def on_report(self, report: JobReport) -> None:
-        for line in self._changes.describe(report, clock.monotonic()):
-            self._say(line)
-
-    def on_session_opened(self, session: int, reason: str) -> None:
-        self._say(self._changes.open_session(session, reason))
-
-    def on_output(self, lines: Sequence[LogLine]) -> None:
-        self._logs.print(lines, format_stamp())
-
-    def on_notice(self, text: str) -> None:
-        self._say(text)
-
-    async def poll_progress(self, home: Home, job_id: str) -> None:
-        """Return at once: lines show no progress."""
-
-    def _say(self, text: str) -> None:
-        say(f"{format_stamp()}{text}", to=self._stream)
-        self._stream.flush()
-
-
-def format_stamp() -> str:
-    """Return the time of day that each line begins with."""
-    return time.strftime("%H:%M:%S ")
 
 
 def create_view(stream: TextIO) -> AbstractContextManager[TerminalViewer]:

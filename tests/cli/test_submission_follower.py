@@ -24,15 +24,14 @@ from tests.jobs.fake_am import (
     succeeded,
     write_log,
 )
-from tony.cli import following
-from tony.cli.following import PlainView, create_view, exit_code, follow_to_end
+from tony.cli.submission_follower import create_view, exit_code, follow_to_end
+from tony.cli.terminal import plain_status
 from tony.cli.terminal.live_status import LiveView
+from tony.cli.terminal.plain_status import PlainView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary
-from tony.jobs.log_files import LogLine
 from tony.model.job_report import FailureCause, FailureClass, JobReport
 from tony.model.layout import Home, JobFolder
-from tony.model.log_name import LogName
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 
@@ -42,7 +41,7 @@ Recorded = tuple[JobFolder, JobRecord]
 @pytest.fixture(autouse=True)
 def plain_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is always the same time of day."""
-    monkeypatch.setattr(following, "format_stamp", lambda: "12:00:00 ")
+    monkeypatch.setattr(plain_status, "format_stamp", lambda: "12:00:00 ")
 
 
 @pytest.fixture
@@ -197,20 +196,6 @@ def test_a_table_needs_a_terminal(
         monkeypatch.setenv("TERM", term)
     with create_view(stream) as view:
         assert isinstance(view, LiveView if live else PlainView)
-
-
-def test_the_plain_view_on_a_poor_terminal(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines with the time; nothing that could steer the terminal."""
-    monkeypatch.setenv("TERM", "dumb")
-    terminal = Terminal()
-    view = PlainView(terminal)
-    view.on_report(running(job))
-    view.on_output([LogLine(LogName("worker", 0, 1, 1, "out"), b"\x1b[2Ja\rb")])
-    assert terminal.text.splitlines()[1:] == [
-        "12:00:00 Started worker:0 on here (pid 7)",
-        "12:00:00 Started worker:1 on here (pid 7)",
-        "12:00:00 worker:0 | b",
-    ]
 
 
 def test_a_lost_am_is_reported(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
