@@ -13,7 +13,7 @@ from tests.cli.in_process_am import living
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
 from tony.cli.text.metric_values import draw_sparkline
-from tony.cli.text.metrics_table import format_task_table
+from tony.cli.text.metrics_text import format_task_table
 from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate

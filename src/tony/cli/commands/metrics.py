@@ -12,7 +12,7 @@ from tony.cli.open_job import fetch_job_dir
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, knows_unicode
-from tony.cli.text.metrics_table import format_csv_heading, format_csv_lines, format_role_table, format_task_table
+from tony.cli.text.metrics_text import format_csv_heading, format_csv_lines, format_role_table, format_task_table
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.history.metric_buckets import RolePoints
