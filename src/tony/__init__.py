@@ -18,7 +18,7 @@ if sys.version_info < (3, 11):  # noqa: UP036
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tony.client.portal import Portal, PortalJob
+    from tony.client.portal_python_api import Portal, PortalJob
     from tony.client.python_api import Job, attach, submit, submit_async
     from tony.errors import (
         ConfigError,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 #: Module -> its public names.
 _MODULES = {
     "tony.python_hooks.library.tony.reporting": "checkpoint progress",
-    "tony.client.portal": "Portal PortalJob",
+    "tony.client.portal_python_api": "Portal PortalJob",
     "tony.client.python_api": "Job attach submit submit_async",
     "tony.errors": "ConfigError InfraError KilledError PlatformError ProgramError TonyError UnknownJobError UserError",
     "tony.model.job_summary": "JobHead",
