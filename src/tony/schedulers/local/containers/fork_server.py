@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 
 from tony import isolated_interpreter
 from tony.linux import process_title
-from tony.linux.fd_store import close_others
+from tony.linux.file_descriptors import close_others
 from tony.model import codec
 from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import MESSAGES

@@ -178,7 +178,7 @@ def _wait(commands: int, ready: int, masked: set[int | signal.Signals]) -> NoRet
 
 def _forget_client(kept: Collection[int]) -> None:
     """Release everything that belongs to the client: its streams, and inherited files (a shell's `9>lock`)."""
-    from tony.linux.fd_store import close_others
+    from tony.linux.file_descriptors import close_others
 
     nothing = os.open(os.devnull, os.O_RDWR)
     for target in range(3):

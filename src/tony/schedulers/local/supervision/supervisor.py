@@ -29,7 +29,7 @@ from typing import Any
 from tony import clock, isolated_interpreter
 from tony.errors import ExitCode
 from tony.linux import liveness_lock, os_errors, process, process_title
-from tony.linux.fd_store import FdStore
+from tony.linux.file_descriptors import DescriptorQueue
 from tony.linux.files import replace_file
 from tony.model.layout import JobFolder
 
@@ -63,7 +63,7 @@ class SupervisorInfo:
         """Create it in the supervisor process."""
         self.pid = os.getpid()
         self.claim: int | None = None
-        self._fd_store = FdStore()
+        self._claim_queue = DescriptorQueue()
 
     @property
     def is_running(self) -> bool:
@@ -73,11 +73,11 @@ class SupervisorInfo:
     def pass_on(self, claim: int) -> None:
         """Keep the claim's open file for the next AM attempt."""
         with contextlib.suppress(OSError):  # then the next one has to queue again
-            self._fd_store.put(claim)
+            self._claim_queue.put(claim)
 
     def collect(self) -> None:
         """In the supervisor: take the file that was passed, for the next AM attempt to inherit."""
-        newer = self._fd_store.take_last()
+        newer = self._claim_queue.take_last()
         if newer is not None:
             if self.claim is not None:
                 os.close(self.claim)

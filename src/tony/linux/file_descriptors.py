@@ -1,7 +1,4 @@
-"""Keeps an open file, and its locks, open beyond the process that opened it.
-
-It is a pair of sockets that a parent shares with its fork. The kernel keeps a file that was sent and not yet received.
-"""
+"""File descriptors: a queue that keeps open files beyond the process that opened them, and closing all others."""
 
 from __future__ import annotations
 
@@ -13,19 +10,22 @@ from collections.abc import Collection
 _ONE = b"."
 
 
-class FdStore:
-    """A store for file descriptors, empty at first."""
+class DescriptorQueue:
+    """A queue of open files, with their locks, that a parent shares with its fork: a pair of sockets, empty at first.
+
+    The kernel keeps a file that was sent and not yet received.
+    """
 
     def __init__(self) -> None:
         self._inlet, self._outlet = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
     def close(self) -> None:
-        """Close the store, and the files in it unless another process has the store open."""
+        """Close the queue, and the files in it unless another process has the queue open."""
         self._inlet.close()
         self._outlet.close()
 
     def put(self, descriptor: int) -> None:
-        """Store an open file. The descriptor remains the caller's.
+        """Add an open file. The descriptor remains the caller's.
 
         Raises:
             OSError: the kernel refuses.
@@ -34,7 +34,7 @@ class FdStore:
         socket.send_fds(self._inlet, [_ONE], [descriptor])
 
     def take_last(self) -> int | None:
-        """Empty the store; return a descriptor of the file stored last, or None if there was none."""
+        """Empty the queue; return a descriptor of the file added last, or None if there was none."""
         last: int | None = None
         self._outlet.setblocking(False)
         with contextlib.suppress(BlockingIOError):
