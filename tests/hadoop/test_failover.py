@@ -28,15 +28,7 @@ from tests.support.waiting import wait_until
 from tony.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress
-from tony.hadoop.failover import (
-    DaemonsUnavailableError,
-    FailoverProxy,
-    Policy,
-    build_connection_options,
-    build_resource_manager_policy,
-)
-from tony.hadoop.ipc.connection import IpcConnection
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     CallTimeoutError,
     ConnectError,
@@ -47,6 +39,14 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
+from tony.hadoop.failover import (
+    DaemonsUnavailableError,
+    FailoverProxy,
+    Policy,
+    build_connection_options,
+    build_resource_manager_policy,
+)
+from tony.hadoop.ipc.connection import IpcConnection
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 

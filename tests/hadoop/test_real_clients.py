@@ -15,11 +15,11 @@ from tests.hadoop.clients import resource_manager
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.settings import DEFAULTS
 from tony.hadoop.configuration.xml_file import SiteXmlReader
-from tony.hadoop.failover import Policy
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     ApplicationNotFoundError,
     InvalidResourceRequestError,
 )
+from tony.hadoop.failover import Policy
 from tony.hadoop.wire.application_client import (
     ApplicationReport,
     ApplicationSubmissionContext,

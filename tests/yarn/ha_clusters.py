@@ -17,8 +17,8 @@ from typing import Final
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, until, user
 from tony.address import parse_address
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.ipc.connection import connect
-from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
 from tony.hadoop.wire.rpc import Method, Request, Response

@@ -17,8 +17,8 @@ from tests.yarn.lab import YarnLab, user
 from tony.errors import SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
+from tony.hadoop.errors import FileMissingError, HadoopError
 from tony.hadoop.failover import Policy
-from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.wire.application_client import ApplicationReport
 from tony.hadoop.wire.yarn_records import NodeState
 from tony.mini.cluster import MiniCluster

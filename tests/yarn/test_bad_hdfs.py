@@ -11,7 +11,7 @@ import pytest
 from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until, user
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.ipc.errors import FileMissingError
+from tony.hadoop.errors import FileMissingError
 from tony.mini.daemon_requests import send_request
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 

@@ -30,7 +30,7 @@ from tests.support.waiting import wait_until
 from tests.yarn.lab import CEILING, processes_of
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.tokens import TokenCredentials as Tokens
 from tony.hadoop.wire.application_client import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, Resource

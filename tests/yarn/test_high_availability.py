@@ -25,12 +25,12 @@ from tests.yarn.test_daemons import RESUMES
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service, list_resource_managers
+from tony.hadoop.errors import StandbyError
 from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.hdfs.namenode_rpc import RECOVER_LEASE, RecoverLeaseRequest
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.hadoop.ipc.connection import connect
-from tony.hadoop.ipc.errors import StandbyError
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.rpc import Method

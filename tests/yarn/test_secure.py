@@ -21,10 +21,10 @@ from tests.mini_clusters import Clusters
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
+from tony.hadoop.errors import InvalidTokenError, LoginError
 from tony.hadoop.hdfs.namenode_rpc import PROTOCOL, create_name_node
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.hdfs.webhdfs_messages import WebLogin
-from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
 from tony.hadoop.tokens import read_hdfs_owner, to_url_string, write_file
 from tony.hadoop.wire.proto import ProtoMessage, required
 from tony.hadoop.wire.rpc import Method, Token

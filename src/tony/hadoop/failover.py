@@ -30,8 +30,7 @@ from typing import Any, Final
 
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.ipc.connection import IpcConnection, connect
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     CallTimeoutError,
     ConnectError,
     ConnectFailure,
@@ -43,6 +42,7 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
+from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.frames import CallId
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions

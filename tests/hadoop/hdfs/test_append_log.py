@@ -10,10 +10,10 @@ import pytest
 
 from tests.support.hadoop.append_logs import flush
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
+from tony.hadoop.errors import AccessControlError, HadoopError, SafeModeError
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions, ForeignWriterError, LogFullError
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.hdfs.webhdfs_messages import WebLogin
-from tony.hadoop.ipc.errors import AccessControlError, HadoopError, SafeModeError
 
 _PATH = "/log"
 #: Seconds that a test waits for what comes within milliseconds on a quiet machine.

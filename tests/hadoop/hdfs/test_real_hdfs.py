@@ -22,13 +22,7 @@ from tests.mini_clusters import run_tool
 from tests.support.hadoop.append_logs import flush
 from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.failover import FailoverProxy
-from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
-from tony.hadoop.hdfs.file_system import FileKind
-from tony.hadoop.hdfs.namenode_rpc import PROTOCOL, NameNode
-from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.hdfs.webhdfs_messages import WebLogin
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     BeingWrittenError,
     FileExistsAlreadyError,
@@ -36,6 +30,12 @@ from tony.hadoop.ipc.errors import (
     QuotaExceededError,
     SafeModeError,
 )
+from tony.hadoop.failover import FailoverProxy
+from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
+from tony.hadoop.hdfs.file_system import FileKind
+from tony.hadoop.hdfs.namenode_rpc import PROTOCOL, NameNode
+from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.mini.cluster import MiniCluster
 

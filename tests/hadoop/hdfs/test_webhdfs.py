@@ -16,11 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support.hadoop.fake_webhdfs import FakeWebHdfs, Trouble
 from tony.errors import StorageError
-from tony.hadoop.hdfs.file_system import FileKind, SpaceUsage
-from tony.hadoop.hdfs.http import HttpOptions, read_pieces
-from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
-from tony.hadoop.hdfs.webhdfs_messages import WebLogin
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     BeingWrittenError,
     CallTimeoutError,
@@ -38,6 +34,10 @@ from tony.hadoop.ipc.errors import (
     SafeModeError,
     StandbyError,
 )
+from tony.hadoop.hdfs.file_system import FileKind, SpaceUsage
+from tony.hadoop.hdfs.http import HttpOptions, read_pieces
+from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
+from tony.hadoop.hdfs.webhdfs_messages import WebLogin
 
 _ODD = "/folder/grüße +%;&=#? \N{SNOWMAN}"
 _NO_LISTENER = "http://127.0.0.1:1"

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.hadoop.hdfs.file_system import FileKind
-from tony.hadoop.hdfs.webhdfs_messages import build_refusal, parse_answer, parse_file_status, parse_listing
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     HadoopError,
     InvalidTokenError,
@@ -20,6 +18,8 @@ from tony.hadoop.ipc.errors import (
     RemoteError,
     StandbyError,
 )
+from tony.hadoop.hdfs.file_system import FileKind
+from tony.hadoop.hdfs.webhdfs_messages import build_refusal, parse_answer, parse_file_status, parse_listing
 
 #: As a real NameNode (3.4.2) writes it.
 REAL = {

@@ -23,8 +23,7 @@ from tests.support.hadoop.faults import (
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
 from tests.support.waiting import wait_until
 from tony.address import Address
-from tony.hadoop.ipc.connection import IpcConnection, connect
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     CallTimeoutError,
     ConnectError,
     ConnectFailure,
@@ -35,6 +34,7 @@ from tony.hadoop.ipc.errors import (
     RemoteError,
     StandbyError,
 )
+from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.frames import CallId
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions

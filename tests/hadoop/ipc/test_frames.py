@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hadoop.ipc.echo import Said
+from tony.hadoop.errors import IpcProtocolError
 from tony.hadoop.ipc import frames
-from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import (
     CallId,
     FrameReader,

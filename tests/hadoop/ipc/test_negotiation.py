@@ -12,7 +12,7 @@ from tests.hadoop.ipc.echo import TOKEN, TOKENS
 from tests.support.hadoop.digest_server import DigestServer
 from tony.address import Address
 from tony.errors import InfraError
-from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
+from tony.hadoop.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.login import LoginIdentity, Negotiation
 from tony.hadoop.wire.proto import decode, read_delimited
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState

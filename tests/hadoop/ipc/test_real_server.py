@@ -16,8 +16,7 @@ from tests.hadoop.ipc.echo import Said
 from tests.hadoop.java_daemon import JavaDaemon
 from tests.hadoop.kerberos import REALM, Kdc
 from tony.address import Address
-from tony.hadoop.ipc.connection import IpcConnection, connect
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     ApplicationNotFoundError,
     AuthorizationError,
@@ -31,6 +30,7 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
+from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection

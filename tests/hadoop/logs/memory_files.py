@@ -6,8 +6,8 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
+from tony.hadoop.errors import FileMissingError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
-from tony.hadoop.ipc.errors import FileMissingError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 

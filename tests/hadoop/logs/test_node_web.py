@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.hadoop.fake_node_web import FakeNodeWeb
-from tony.hadoop.ipc.errors import ConnectError, ConnectionLostError
+from tony.hadoop.errors import ConnectError, ConnectionLostError
 from tony.hadoop.logs.node_web import NodeLog, NodeWeb, NodeWebError
 
 _C = "container_1_0001_01_000001"

@@ -13,8 +13,8 @@ from tests.support.hadoop.faults import Cut, DelayResponse, DropResponse, HoldRe
 from tests.support.hadoop.ipc_server import Incoming
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.errors import InvalidApplicationMasterRequestError, RemoteError
 from tony.hadoop.failover import DaemonsUnavailableError, FailoverProxy, Policy
-from tony.hadoop.ipc.errors import InvalidApplicationMasterRequestError, RemoteError
 from tony.hadoop.wire.application_master import MASTER_PROTOCOL, AllocateRequest
 from tony.hadoop.wire.placement import NODE, forbid_tags
 from tony.hadoop.wire.yarn_records import Container, ContainerId, FinalStatus, NodeId, Resource

@@ -14,11 +14,11 @@ from tests.support.hadoop.faults import DropResponse, HoldResponse, standby
 from tests.support.hadoop.ipc_server import FakeIpcServer, Incoming
 from tony.hadoop import ids
 from tony.hadoop.configuration.service_addresses import ServiceAddress
-from tony.hadoop.failover import FailoverProxy, Policy
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     ApplicationNotFoundError,
     InvalidResourceRequestError,
 )
+from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.application_client import (

@@ -9,8 +9,7 @@ import pytest
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT
 from tests.support.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
-from tony.hadoop.ids import format_container
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     CallTimeoutError,
     ConnectError,
     ConnectionLostError,
@@ -18,6 +17,7 @@ from tony.hadoop.ipc.errors import (
     LoginError,
     YarnError,
 )
+from tony.hadoop.ids import format_container
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.rpc import Token

@@ -14,8 +14,8 @@ from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters, options
 from tests.support.waiting import wait_until
 from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.failover import Policy
-from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.wire.application_client import ApplicationSubmissionContext
 from tony.hadoop.wire.placement import NODE, forbid_tags
 from tony.hadoop.wire.yarn_records import (

@@ -13,7 +13,7 @@ from tests.support.simulation import Simulation
 from tony.am import metrics_store as module
 from tony.am.metrics_store import MetricsStore
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.ipc.errors import ConnectionLostError
+from tony.hadoop.errors import ConnectionLostError
 from tony.history.metrics_reader import Metrics
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId

@@ -11,7 +11,7 @@ import pytest
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.config.load import load
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.ipc.errors import ConnectError
+from tony.hadoop.errors import ConnectError
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.staged_files import InPlace, Placement, StagedItem, StagedJob, StagedRole

@@ -36,7 +36,7 @@ from tests.support.hadoop.faults import (
     Silence,
 )
 from tony.address import Address
-from tony.hadoop.ipc.errors import IpcProtocolError
+from tony.hadoop.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, build_frame
 from tony.hadoop.sasl.digest_layers import Protection, SaslExchangeError, SecurityLayer
 from tony.hadoop.wire.proto import MalformedMessageError, ProtoMessage, decode, encode_delimited, read_delimited

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     AuthorizationError,
     BeingWrittenError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
+from tony.hadoop.errors import CallTimeoutError, ConnectionLostError, HadoopError, RemoteError
 from tony.hadoop.hdfs.http import HttpResponse
-from tony.hadoop.ipc.errors import CallTimeoutError, ConnectionLostError, HadoopError, RemoteError
 
 #: Opens at (offset, length or None, hosts of DataNodes to leave out): the answer, and the host that it comes from.
 #: Hosts that refused are added to the list.

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from tony.address import format_host
 from tony.errors import StorageError
-from tony.hadoop.ipc.errors import CallTimeoutError, ConnectError, ConnectFailure, ConnectionLostError, IpcProtocolError
+from tony.hadoop.errors import CallTimeoutError, ConnectError, ConnectFailure, ConnectionLostError, IpcProtocolError
 from tony.hadoop.remote_text import escape_line
 
 if TYPE_CHECKING:

@@ -16,6 +16,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
+from tony.hadoop.errors import (
+    CallTimeoutError,
+    ConnectError,
+    ConnectionLostError,
+    FileMissingError,
+    HadoopError,
+    InvalidTokenError,
+    IpcProtocolError,
+    RetriableError,
+    SafeModeError,
+    StandbyError,
+)
 from tony.hadoop.hdfs.download_stream import Download
 from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
 from tony.hadoop.hdfs.http import Content, HttpOptions, HttpPool, HttpResponse, measure_content, read_pieces
@@ -33,18 +45,6 @@ from tony.hadoop.hdfs.webhdfs_messages import (
     parse_usage,
     read_redirect,
     require_field,
-)
-from tony.hadoop.ipc.errors import (
-    CallTimeoutError,
-    ConnectError,
-    ConnectionLostError,
-    FileMissingError,
-    HadoopError,
-    InvalidTokenError,
-    IpcProtocolError,
-    RetriableError,
-    SafeModeError,
-    StandbyError,
 )
 from tony.retry import Backoff
 

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SpaceUsage
-from tony.hadoop.hdfs.http import HttpOrigin, HttpResponse, split_url
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     HadoopError,
     IpcProtocolError,
@@ -17,6 +15,8 @@ from tony.hadoop.ipc.errors import (
     NoSpaceError,
     build_remote_error,
 )
+from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SpaceUsage
+from tony.hadoop.hdfs.http import HttpOrigin, HttpResponse, split_url
 from tony.hadoop.remote_text import escape_line
 
 #: A server, and the path with query there.

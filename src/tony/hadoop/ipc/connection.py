@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple, cast
 
 from tony.address import Address
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     CallTimeoutError,
     ConnectError,
     ConnectFailure,

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tony.address import Address
-from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
+from tony.hadoop.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.frames import build_context_frame, build_sasl_frame
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest import DigestClient

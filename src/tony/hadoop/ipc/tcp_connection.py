@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tony.address import Address
-from tony.hadoop.ipc.errors import ConnectError, ConnectFailure
+from tony.hadoop.errors import ConnectError, ConnectFailure
 from tony.hadoop.ipc.frames import MAX_FRAME
 
 

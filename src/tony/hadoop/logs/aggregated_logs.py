@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tony.hadoop.errors import FileMissingError, HadoopError
 from tony.hadoop.hdfs.file_system import FileSystem
-from tony.hadoop.ipc.errors import FileMissingError, HadoopError
 from tony.hadoop.logs import ifile, tfile
 from tony.hadoop.logs.log_files import LogFileEntry, MalformedLogFileError, Opener
 

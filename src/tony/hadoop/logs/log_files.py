@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.hdfs.file_system import SeekableReader
-from tony.hadoop.ipc.errors import HadoopError
 
 #: Bytes from here to there that are cheaper read than skipped by another request, about 30 ms at 100 MB/s.
 _WORTH_A_REQUEST = 4 * 2**20

@@ -40,8 +40,7 @@ from typing import Final
 
 from tony.hadoop.configuration.service_addresses import list_schedulers
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.failover import FailoverProxy, Policy, build_connection_options, build_resource_manager_policy
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     ApplicationAttemptNotFoundError,
     ApplicationMasterNotRegisteredError,
     HadoopError,
@@ -52,6 +51,7 @@ from tony.hadoop.ipc.errors import (
     RemoteError,
     SaslError,
 )
+from tony.hadoop.failover import FailoverProxy, Policy, build_connection_options, build_resource_manager_policy
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.wire.application_master import (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tony.hadoop import ids
+from tony.hadoop.errors import ApplicationNotFoundError, HadoopError, IpcProtocolError
 from tony.hadoop.failover import FailoverProxy
-from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError, IpcProtocolError
 from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.application_client import (

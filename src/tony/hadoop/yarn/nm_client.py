@@ -17,9 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tony.address import Address
-from tony.hadoop.ids import format_container
-from tony.hadoop.ipc.connection import IpcConnection, connect
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     CallTimeoutError,
     ConnectError,
     ConnectionLostError,
@@ -29,6 +27,8 @@ from tony.hadoop.ipc.errors import (
     RetriableError,
     build_remote_error,
 )
+from tony.hadoop.ids import format_container
+from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.errors import InfraError
-from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
-from tony.hadoop.hdfs.file_system import FileStatus
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     AuthorizationError,
     FileExistsAlreadyError,
@@ -21,6 +19,8 @@ from tony.hadoop.ipc.errors import (
     LoginError,
     QuotaExceededError,
 )
+from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
+from tony.hadoop.hdfs.file_system import FileStatus
 from tony.schedulers.job_store.job_store import JobStore, StoredFile, build_closed_name
 from tony.storage.hdfs.hdfs_clients import HdfsClients
 

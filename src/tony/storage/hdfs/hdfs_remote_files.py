@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tony.hadoop.configuration import ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
+from tony.hadoop.errors import AccessControlError, FileMissingError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SeekableReader
-from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.hdfs_uri import split_address
 from tony.storage.hdfs.hdfs_clients import HdfsClients
 from tony.storage.staging.remote_files_interface import (

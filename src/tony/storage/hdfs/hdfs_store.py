@@ -8,8 +8,8 @@ from pathlib import Path
 from tony.errors import UserError
 from tony.hadoop.configuration import ConfigurationError
 from tony.hadoop.configuration.service_addresses import find_name_service
+from tony.hadoop.errors import FileMissingError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
-from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.hdfs_uri import normalize_hdfs_uri, split_address
 from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_clients import find_hdfs

@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.errors import SchedulerError, StorageError
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.hdfs.webhdfs_messages import WebLogin
-from tony.hadoop.ipc.errors import HadoopError
 from tony.schedulers.yarn.client.cluster_cache import DAY, MARKER, ClusterCache, UploadRequest
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded

@@ -15,7 +15,7 @@ from tests.hadoop.logs.test_tfile import log_files, make
 from tests.support.hadoop.fake_node_web import FakeNodeWeb
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.ipc.errors import ApplicationNotFoundError
+from tony.hadoop.errors import ApplicationNotFoundError
 from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState, LogAggregationStatus
 from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
 from tony.schedulers.yarn.client import container_logs

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from tony.core.events import ContainerEnded, EndConfirmation, Event
 from tony.hadoop import ids
-from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.wire.yarn_records import Container, ContainerState, ContainerStatus, NodeId
 from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.nm_client import NodeClients

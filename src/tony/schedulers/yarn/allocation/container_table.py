@@ -17,7 +17,7 @@ from enum import Enum
 from tony.core.events import ClusterKill, ContainerEnded, EndConfirmation, Event, Granted
 from tony.errors import SchedulerError
 from tony.hadoop import ids
-from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,

@@ -16,7 +16,7 @@ from tony.core.events import Event, Excluded, KillRequested
 from tony.errors import AttemptSupersededError, SchedulerLostError
 from tony.hadoop import ids
 from tony.hadoop.authentication import list_protections
-from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.wire.application_master import RegisterResponse
 from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext
 from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient

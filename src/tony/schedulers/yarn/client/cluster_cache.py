@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.errors import SchedulerError, StorageError
-from tony.hadoop.hdfs.file_system import FileStatus
-from tony.hadoop.ipc.errors import (
+from tony.hadoop.errors import (
     AccessControlError,
     FileExistsAlreadyError,
     FileMissingError,
@@ -26,6 +25,7 @@ from tony.hadoop.ipc.errors import (
     QuotaExceededError,
     RemoteError,
 )
+from tony.hadoop.hdfs.file_system import FileStatus
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.units import format_size

@@ -11,8 +11,8 @@ from functools import partial
 
 from tony.errors import SchedulerError
 from tony.hadoop import ids
+from tony.hadoop.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.hdfs.http import HttpOptions
-from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLogs, LogsNotFoundError, find_places
 from tony.hadoop.logs.node_web import NodeWeb, NodeWebError
 from tony.hadoop.wire.application_client import ApplicationReport, LogAggregationStatus

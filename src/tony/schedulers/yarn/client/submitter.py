@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
-from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
+from tony.hadoop.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ApplicationId, NodeState

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tony.hadoop.ipc import errors
-from tony.hadoop.ipc.errors import RemoteError, build_remote_error
+from tony.hadoop import errors
+from tony.hadoop.errors import RemoteError, build_remote_error
 
 YARN = "org.apache.hadoop.yarn.exceptions."
 

@@ -1,4 +1,4 @@
-"""Errors of calls to a Hadoop daemon.
+"""Errors of calls to a Hadoop daemon, by RPC or HTTP.
 
     HadoopError
     ├── ConnectError            no connection: refused, unknown host, time-out, unreachable (`failure` says which)
@@ -6,7 +6,7 @@
     ├── CallTimeoutError        no answer in time; the call may have been carried out
     ├── LoginError              no common authentication method, or one side rejected the other
     │   └── LoginDroppedError       (a ConnectionLostError, too) the daemon closed the connection in the middle of it
-    ├── ProtocolError           the other side is not a Hadoop daemon, or violated the protocol
+    ├── IpcProtocolError        the other side is not a Hadoop daemon, or violated the protocol
     └── RemoteError             the daemon answered with an exception; the class follows its Java class name
         ├── StandbyError            try the other daemon of the pair
         ├── RetriableError          try again later
@@ -14,8 +14,10 @@
         ├── AccessControlError      this user has no permission
         ├── AuthorizationError      this user may not use this protocol, or not as that user
         ├── InvalidTokenError       the token is unknown, expired or cancelled
+        ├── SaslError               the daemon rejected the authentication
         ├── NoSuchMethodError, NoSuchProtocolError    the daemon is older, or a different one
-        └── YarnError, FileSystemError and their subclasses
+        ├── YarnError               and its subclasses: the ResourceManager or a NodeManager refused
+        └── FileSystemError         and its subclasses: HDFS refused, over RPC or WebHDFS
 
 Every message names host:port and the protocol, and says what to do where that is known.
 """
