@@ -13,7 +13,7 @@ from tests.core.specs import task, workers
 from tony.am.executor_instructions import StartMessages, build_container_setup, build_task_part
 from tony.core.actions import Launch, Start
 from tony.errors import PlatformError, UserError
-from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.frameworks.no_framework import NoFramework
 from tony.frameworks.registry import home_of, load
 from tony.model.ids import TaskId

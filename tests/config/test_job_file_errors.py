@@ -10,7 +10,8 @@ import pytest
 from tests.config.jobs import list_errors, resolve
 from tests.facts import mention_each, mentions
 from tony.config.table.converted_settings import RESERVED_ENV
-from tony.frameworks.base import TaskView, build_common_environment
+from tony.executor.program.program_environment import build_common_environment
+from tony.frameworks.framework_interface import TaskView
 from tony.model.ids import TaskId
 from tony.model.setting_choices import DistributedMode
 

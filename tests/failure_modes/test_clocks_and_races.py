@@ -35,7 +35,7 @@ time.time = an_hour_back
 """
 #: Carries that clock into the application master and the executors, which read no file of the user but adapters.
 ADAPTER = """
-from tony.frameworks.base import Framework
+from tony.frameworks.framework_interface import Framework
 class Backwards(Framework):
     name = "backwards"
     def build_shared(self, spec, cluster): return None

@@ -120,7 +120,7 @@ def test_a_variable_that_turns_out_too_long(lab: Lab) -> None:
     (plug / "w-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: w\nVersion: 1\n")
     (plug / "w-1.dist-info" / "entry_points.txt").write_text("[tony.frameworks]\nwordy = wordy:Wordy\n")
     (plug / "wordy.py").write_text(
-        "from tony.frameworks.base import Framework\n"
+        "from tony.frameworks.framework_interface import Framework\n"
         "class Wordy(Framework):\n"
         "    name = 'wordy'\n"
         "    def build_shared(self, spec, cluster): return None\n"

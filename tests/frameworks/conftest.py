@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tony.executor.program.program_environment import build_common_environment
 from tony.executor.program.program_environment import build_variables as companions
-from tony.frameworks.base import Framework, TaskView, build_common_environment
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.frameworks.registry import home_of, load
 from tony.linux.port_reservation import Reservation, reserve
 from tony.model.codec import Json

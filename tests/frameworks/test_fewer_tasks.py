@@ -13,8 +13,7 @@ from tony.am.executor_instructions import StartMessages, build_task_part
 from tony.config.load import load as load_job
 from tony.core.actions import Launch, Start
 from tony.errors import ConfigError
-from tony.executor.program.program_environment import build_task_view
-from tony.frameworks.base import build_common_environment
+from tony.executor.program.program_environment import build_common_environment, build_task_view
 from tony.frameworks.horovod import Horovod
 from tony.frameworks.registry import home_of, load, names
 from tony.model.ids import TaskId

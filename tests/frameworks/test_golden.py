@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tony.frameworks.base import TaskView, build_common_environment
+from tony.executor.program.program_environment import build_common_environment
+from tony.frameworks.framework_interface import TaskView
 from tony.frameworks.registry import home_of, load, names
 from tony.model.codec import Json, from_plain
 from tony.model.ids import TaskId

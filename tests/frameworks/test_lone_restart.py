@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.jobs import list_errors
-from tony.frameworks.base import Framework
+from tony.frameworks.framework_interface import Framework
 from tony.frameworks.registry import home_of, load
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import DistributedMode, RoleKind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tony.frameworks import registry
-from tony.frameworks.base import Framework
+from tony.frameworks.framework_interface import Framework
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tony.errors import UserError
-from tony.frameworks.base import MAX_STRING, string_size
+from tony.frameworks.adapter_checks import MAX_STRING, string_size
 from tony.frameworks.tensorflow import ASSUMED_HOST, TensorFlow
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role

@@ -227,7 +227,7 @@ def plug_in(lab: Lab, name: str, class_name: str, text: str) -> dict[str, str]:
 def test_e11_a_master_that_throws_fails_the_job(lab: Lab) -> None:
     """A bug inside the application master (here: a plug-in's) ends the job as exit code 70, and names it."""
     text = (
-        "from tony.frameworks.base import Framework\n"
+        "from tony.frameworks.framework_interface import Framework\n"
         "class Bad(Framework):\n"
         "    name = 'bad'\n"
         "    def build_shared(self, spec, cluster): raise KeyError('boom')\n"

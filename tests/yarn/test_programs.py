@@ -109,7 +109,7 @@ def test_framework_of_ones_own(lab: YarnLab) -> None:
         "site/leader_of_ours/adapter.py",
         """
         from leader_of_ours.names import NAME
-        from tony.frameworks.base import Framework
+        from tony.frameworks.framework_interface import Framework
 
 
         class Leader(Framework):

@@ -8,7 +8,7 @@ from typing import Any
 
 from tony.core.actions import Launch, Start
 from tony.errors import PlatformError, TonyError
-from tony.frameworks.base import Framework
+from tony.frameworks.framework_interface import Framework
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.staged_files import Placement

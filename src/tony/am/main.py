@@ -37,7 +37,7 @@ from tony.errors import (
     TonyError,
 )
 from tony.frameworks import registry as frameworks
-from tony.frameworks.base import Framework
+from tony.frameworks.framework_interface import Framework
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
 from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json

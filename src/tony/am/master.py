@@ -31,7 +31,7 @@ from tony.core.deadline import Deadline
 from tony.core.report_builder import Live, ReportContext, build_report
 from tony.core.sentences import describe_opening, describe_stop, format_sizes
 from tony.errors import AttemptSupersededError, InfraError, SchedulerError
-from tony.frameworks.base import Framework
+from tony.frameworks.framework_interface import Framework
 from tony.history.event_log import LogWriter
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus

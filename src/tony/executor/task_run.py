@@ -37,7 +37,7 @@ from tony.executor.program.program_environment import (
 )
 from tony.executor.program.spawn import Reaper, make_executable, spawn
 from tony.frameworks import registry as frameworks
-from tony.frameworks.base import TaskView
+from tony.frameworks.framework_interface import TaskView
 from tony.linux import os_errors, process
 from tony.linux.process import has_marker, read_own_peak
 from tony.linux.process_usage import ProcessUsage

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import MAX_STRING, Framework, TaskView, check_whole_gang, rendezvous_folder, string_size
+from tony.frameworks.adapter_checks import MAX_STRING, check_whole_gang, string_size
+from tony.frameworks.framework_interface import Framework, TaskView, rendezvous_folder
 from tony.frameworks.ranks import compute_roles, explain_lone_rank, local_rank_variables, roles_together
 from tony.model.codec import Json
 from tony.model.ids import TaskId

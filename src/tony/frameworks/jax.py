@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView, check_whole_gang
+from tony.frameworks.adapter_checks import check_whole_gang
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.frameworks.ranks import explain_lone_rank, local_rank_variables, place_of, places, to_shared
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec, Role

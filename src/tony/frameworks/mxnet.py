@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView, check_whole_gang
+from tony.frameworks.adapter_checks import check_whole_gang
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.frameworks.ranks import compute_roles, local_rank_variables, roles_together
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec, Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.frameworks.ranks import local_rank_variables
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec

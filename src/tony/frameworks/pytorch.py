@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView, check_whole_gang
+from tony.frameworks.adapter_checks import check_whole_gang
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.frameworks.ranks import (
     RoleRanks,
     explain_lone_rank,

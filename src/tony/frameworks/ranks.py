@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tony.frameworks.base import TaskView
+from tony.frameworks.framework_interface import TaskView
 from tony.model.codec import Json, from_plain, to_plain
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.setting_choices import AfterCondition, RoleKind

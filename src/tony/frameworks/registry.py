@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tony.frameworks.base import Framework
+from tony.frameworks.framework_interface import Framework
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -57,7 +57,7 @@ def load(home: str, path: str | None = None) -> Framework:
     module, _, attribute = home.partition(":")
     adapter = getattr(import_module(module), attribute)()
     if not isinstance(adapter, Framework):
-        raise TypeError(f"{home} is not a tony.frameworks.base.Framework")
+        raise TypeError(f"{home} is not a tony.frameworks.framework_interface.Framework")
     return adapter
 
 

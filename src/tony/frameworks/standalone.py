@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import check_one_process
+from tony.frameworks.adapter_checks import check_one_process
 from tony.frameworks.no_framework import NoFramework
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import RoleKind

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import MAX_STRING, Framework, TaskView, check_one_process, string_size
+from tony.frameworks.adapter_checks import MAX_STRING, check_one_process, string_size
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.frameworks.ranks import compute_roles, explain_lone_rank, roles_together
 from tony.model.codec import Json
 from tony.model.ids import TaskId

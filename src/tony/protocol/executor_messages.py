@@ -220,7 +220,7 @@ class StartProgram(Message, kind="start-program"):
     """Start the user program.
 
     Attributes:
-        shared: what the framework's adapter derived from the cluster spec for all tasks; see `frameworks/base.py`.
+        shared: what the framework's adapter derived from the cluster spec for all tasks; see `Framework.build_shared`.
         variables: exports of programs of other roles.
         absent: role -> indexes of its tasks that this session leaves out. Programs see the other tasks only, and their
             own index is the position among them.

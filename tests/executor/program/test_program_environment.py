@@ -14,17 +14,19 @@ from tony.executor.program import program_environment
 from tony.executor.program.program_environment import (
     LaunchFailedError,
     build_command_line,
+    build_common_environment,
     build_environments,
     build_task_view,
     check_sizes,
     resolve_ip,
 )
 from tony.frameworks import registry as frameworks
-from tony.frameworks.base import Framework, TaskView, build_common_environment
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.frameworks.no_framework import NoFramework
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
+from tony.model.setting_choices import DistributedMode
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, TaskPart
 
@@ -238,7 +240,7 @@ def test_frameworks_are_loaded_from_where_they_live(tmp_path: Any) -> None:
     )
     assert frameworks.load("tony.frameworks.no_framework:NoFramework", None).name == "none"
     assert frameworks.load("some_plug_in:Mine", str(tmp_path)).name == "mine"
-    with pytest.raises(TypeError, match=r"builtins:dict is not a tony\.frameworks\.base\.Framework"):
+    with pytest.raises(TypeError, match=r"builtins:dict is not a tony\.frameworks\.framework_interface\.Framework"):
         frameworks.load("builtins:dict", None)
 
 
@@ -265,6 +267,21 @@ def test_a_task_of_a_smaller_gang_sees_only_its_members() -> None:
     assert build_task_view(task, START, "h1:5000", 6006).tb_port is None
     placed = replace(task, command="run {index} of {num_tasks}")
     assert build_command_line(placed, seen) == ["bash", "-c", "run 0 of 2"]
+
+
+def test_variables_of_a_chief_and_of_a_restart() -> None:
+    """As in LinkedIn TonY: there only where they say something."""
+    first = replace(build_task_view(TASK, START, "h1:5000", None), session=1)
+    assert build_common_environment(first).keys().isdisjoint({"IS_CHIEF", "NUM_AM_RETRIES"})
+    assert build_common_environment(replace(first, chief=first.task))["IS_CHIEF"] == "true"
+    later = build_common_environment(replace(first, session=3, attempt=2))
+    assert (later["NUM_AM_RETRIES"], later["ATTEMPT_NUMBER"], later["SESSION_ID"]) == ("2", "1", "3")
+
+
+@pytest.mark.parametrize("mode", list(DistributedMode))
+def test_mode_is_written_as_in_linkedin_tony(mode: DistributedMode) -> None:
+    seen = replace(build_task_view(TASK, START, "h1:5000", None), mode=mode)
+    assert build_common_environment(seen)["DISTRIBUTED_MODE"] == mode.name
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:

@@ -28,7 +28,7 @@ from tony.executor.program.program_environment import (
     check_sizes,
 )
 from tony.frameworks import registry as frameworks
-from tony.frameworks.base import keep_host
+from tony.frameworks.framework_interface import keep_host
 from tony.frameworks.registry import home_of, load
 from tony.history.event_log import MAX_LINE_BYTES
 from tony.model.codec import Json, from_plain, to_plain

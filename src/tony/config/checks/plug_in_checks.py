@@ -16,7 +16,7 @@ from tony.model.setting_choices import RestartScope, RoleKind
 from tony.schedulers import registry as schedulers
 
 if TYPE_CHECKING:
-    from tony.frameworks.base import Framework
+    from tony.frameworks.framework_interface import Framework
 
 
 def check_plugin_names(values: ValueTable) -> bool:

@@ -17,7 +17,7 @@ from resource import struct_rusage
 
 from tony.errors import InfraError
 from tony.executor.program.spawn import Reaper
-from tony.frameworks.base import rendezvous_folder
+from tony.frameworks.framework_interface import rendezvous_folder
 from tony.isolated_interpreter import command
 from tony.linux import oom_score, os_errors, process
 from tony.model.setting_choices import RendezvousKind

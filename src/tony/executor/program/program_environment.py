@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 import tony
 from tony.errors import UserError
-from tony.frameworks.base import Framework, TaskView, build_common_environment
+from tony.frameworks.framework_interface import Framework, TaskView
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import place_among
@@ -116,6 +116,27 @@ def build_environments(
     base.update(build_common_environment(seen))
     base[MARKER] = container.marker
     return [{**base, **more} for more in framework.environment(shared, seen)]
+
+
+def build_common_environment(task: TaskView) -> dict[str, str]:
+    """Return the variables that every program gets, whatever its framework (names as in LinkedIn TonY)."""
+    variables = {
+        "JOB_NAME": task.task.role,
+        "TASK_INDEX": str(task.task.index),
+        "TASK_NUM": str(task.num_tasks),
+        "JOB_ID": task.job_id,
+        "appid": task.job_id,
+        "SESSION_ID": str(task.session),
+        "ATTEMPT_NUMBER": str(task.attempt - 1),
+        "DISTRIBUTED_MODE": task.mode.value.upper(),
+    }
+    if task.task == task.chief:
+        variables["IS_CHIEF"] = "true"
+    if task.session > 1:
+        variables["NUM_AM_RETRIES"] = str(task.session - 1)
+    if task.tb_port is not None:
+        variables["TB_PORT"] = str(task.tb_port)
+    return variables
 
 
 def build_command_line(

@@ -72,7 +72,7 @@ def store_pages(cache: Cache) -> Stored | None:
 def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
     """Put the archive of a framework's plug-in into the cache: the package or module of its adapter.
 
-    It is loaded on nodes with the standard library and `tony.frameworks.base` alone, as everywhere.
+    It is loaded on nodes with the standard library and `tony.frameworks.framework_interface` alone, as everywhere.
 
     Returns:
         None if the framework is built in.

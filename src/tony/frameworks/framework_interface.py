@@ -1,4 +1,4 @@
-"""The interface of a framework adapter, and checks that several adapters share.
+"""The interface of a framework adapter.
 
 An adapter has two halves. The application master's half turns a cluster spec into one small *shared* value, computed
 once and sent to every task, so that a barrier of N tasks costs O(N) wherever the framework allows. The task's half,
@@ -114,69 +114,9 @@ class Framework(ABC):
         """Task half: return the variables of each process of the task, one mapping per process (`procs_per_task`).
 
         `shared` is None in fcfs mode. Called in the executor, with the standard library only. The variables common to
-        all frameworks (JOB_NAME, TASK_INDEX...) are added by `build_common_environment`, not here.
+        all frameworks (JOB_NAME, TASK_INDEX...) are added by the executor, not here.
 
         Raises:
             UserError: the program cannot get what it needs; the message says why and what to do. The task ends as not
                 launched.
         """
-
-
-def build_common_environment(task: TaskView) -> dict[str, str]:
-    """Return the variables that every program gets, whatever its framework (names as in LinkedIn TonY)."""
-    variables = {
-        "JOB_NAME": task.task.role,
-        "TASK_INDEX": str(task.task.index),
-        "TASK_NUM": str(task.num_tasks),
-        "JOB_ID": task.job_id,
-        "appid": task.job_id,
-        "SESSION_ID": str(task.session),
-        "ATTEMPT_NUMBER": str(task.attempt - 1),
-        "DISTRIBUTED_MODE": task.mode.value.upper(),
-    }
-    if task.task == task.chief:
-        variables["IS_CHIEF"] = "true"
-    if task.session > 1:
-        variables["NUM_AM_RETRIES"] = str(task.session - 1)
-    if task.tb_port is not None:
-        variables["TB_PORT"] = str(task.tb_port)
-    return variables
-
-
-#: Bytes of one string `NAME=value` with its final NUL. Linux refuses to start a program with a longer one
-#: (MAX_ARG_STRLEN, 32 pages of 4 KiB; execve(2)). All strings together have room for about 2 MB.
-MAX_STRING = 128 * 1024
-
-
-def string_size(name: str, value: str) -> int:
-    """Return the bytes of a variable in the environment: `NAME=value` and the final NUL."""
-    return len(name.encode()) + len(value.encode(errors="surrogateescape")) + 2
-
-
-def check_one_process(spec: JobSpec, framework: str) -> list[Problem]:
-    """Refuse `procs_per_task` above 1: the framework has one address per task, or needs distinct processes."""
-    return [
-        Problem(
-            key=f"roles.{name}.procs_per_task",
-            value=str(role.procs_per_task),
-            message=f'framework = "{framework}" runs one process per task. Set procs_per_task = 1 and raise '
-            "instances instead.",
-        )
-        for name, role in spec.effective_roles.items()
-        if role.procs_per_task > 1
-    ]
-
-
-def check_whole_gang(spec: JobSpec, framework: str) -> list[Problem]:
-    """Refuse `distributed_mode = "fcfs"`: a program started before its peers registered lacks their addresses."""
-    if spec.distributed_mode is not DistributedMode.FCFS:
-        return []
-    return [
-        Problem(
-            key="distributed_mode",
-            value=spec.distributed_mode.value,
-            message=f'framework = "{framework}" passes the address of rank 0 to every program, which is not known '
-            'before all tasks have registered. Set distributed_mode = "gang", or framework = "none" if the programs do '
-            "not need each other.",
-        )
-    ]

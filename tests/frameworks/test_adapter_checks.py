@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tony.frameworks.base import MAX_STRING, string_size
+from tony.frameworks.adapter_checks import MAX_STRING, string_size
 
 
 def start_with(value: str) -> int:
