@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tony.units import format_first
 
@@ -34,6 +34,15 @@ def suggest_names(word: str, known: Iterable[str], otherwise: str = "") -> str:
 def format_known_names(names: Iterable[str]) -> str:
     """Return `known: a, b, c.`, cut if there are many."""
     return f"known: {format_first(list(names), _MAX_LISTED)}."
+
+
+def describe_unknown(what: str, name: str, known: Collection[str]) -> str:
+    """Return `unknown role "worker1"; did you mean `worker`?`, or the known names if none is near.
+
+    Args:
+        what: kind of name, with the name itself unless that is shown elsewhere.
+    """
+    return f"unknown {what}; {suggest_names(name, known, format_known_names(known))}"
 
 
 def fold_name(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tony.config.checks.cross_checks import sizes
-from tony.config.checks.start_order import conditions
+from tony.config.checks.start_order import iterate_conditions
 from tony.config.table.converted_settings import ValueTable
 from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key
@@ -49,7 +49,7 @@ def _role(values: ValueTable, name: str) -> Role:
         **fields,
         env=values.list_children((*place, "env")),
         exports=values.list_children((*place, "exports")),
-        after={other: condition for _, _, other, condition in conditions(values, name)},
+        after={other: condition for _, _, other, condition in iterate_conditions(values, name)},
         timeout_after=_timeout_after(values.list_children((*place, "timeout_after"))),
         scheduler_settings={
             key[-1]: own

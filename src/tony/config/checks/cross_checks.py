@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tony.config.checks import start_order
+from tony.config.checks.start_order import check_start_order, find_predecessors
 from tony.config.files import path_settings
 from tony.config.files.layers import Branch, quote
 from tony.config.files.path_settings import find_same_names
 from tony.config.files.secret_references import webhook_error
-from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
+from tony.config.name_suggestions import describe_unknown, find_closest_match, format_known_names, suggest_names
 from tony.config.table import value_format
 from tony.config.table.converted_settings import ENV_NAME, ValueTable
 from tony.config.table.settings_table import MAX_INSTANCES, Key
@@ -25,9 +25,6 @@ from tony.model.masking import is_reference
 from tony.model.placeholders import check as placeholder_errors
 from tony.model.placeholders import find_addressed_roles, find_misspelled_names, find_parameters
 from tony.model.setting_choices import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn
-
-if TYPE_CHECKING:
-    pass
 
 _EXAMPLE = f"instances = {ELASTIC_EXAMPLE}"
 
@@ -238,14 +235,14 @@ def _addresses(spec: JobSpec, values: ValueTable) -> None:
                 )
             elif outcome := _find_end_before_start(spec, name, other):
                 values.add_error(key, f"{unknown}: {name} starts only after {other} has {outcome}.", item=item)
-            elif name in start_order.find_predecessors(roles, other):
+            elif name in find_predecessors(roles, other):
                 values.add_error(key, f"{unknown}: {other} starts only after {name}.", item=item)
 
 
 def _find_end_before_start(spec: JobSpec, role: str, other: str) -> str:
     """Return "ended" or "succeeded" if another role has always done so before a role starts; else empty."""
     roles = spec.effective_roles
-    for name in (role, *start_order.find_predecessors(roles, role)):
+    for name in (role, *find_predecessors(roles, role)):
         condition = roles[name].after.get(other)
         if condition is not None and condition is not AfterCondition.STARTED:
             return str(condition.value)
@@ -343,7 +340,11 @@ def _groups(spec: JobSpec, values: ValueTable) -> None:
             values.add_error(("groups", group), "the group is empty. Name its roles, or remove it.")
         for number, member in enumerate(members):
             if member not in spec.effective_roles:
-                values.add_error(("groups", group), _describe_unknown_role(spec, member), item=number)
+                values.add_error(
+                    ("groups", group),
+                    describe_unknown(f"role {quote(member)}", member, spec.effective_roles),
+                    item=number,
+                )
 
 
 def _time_limits(spec: JobSpec, values: ValueTable) -> None:
@@ -366,28 +367,6 @@ def _time_limits(spec: JobSpec, values: ValueTable) -> None:
             values.add_error(
                 (*place, "group"), "the role is itself in this group, so the group cannot be done before it."
             )
-
-
-def _start_order(spec: JobSpec, values: ValueTable) -> None:
-    setup = spec.setup_roles
-    for name in values.roles:
-        seen: dict[str, str] = {}
-        for key, number, other, condition in start_order.conditions(values, name):
-            if other not in spec.effective_roles:
-                values.add_error(key, _describe_unknown_role(spec, other), item=number)
-            elif seen.setdefault(other, condition.value) != condition.value:
-                message = f"two conditions for {other}: {seen[other]} and {condition.value}. Choose one."
-                values.add_error(key, message, item=number)
-        for key, number, other, condition in start_order.conditions(values, name):
-            if other in setup and name not in setup and condition is not AfterCondition.SUCCEEDED:
-                message = f"{other} is a setup role: no other role starts before it has succeeded. Leave it out here."
-                values.add_error(key, message, item=number)
-            elif name in setup and other in spec.roles and other not in setup:
-                message = f"{name} is a setup role, and {other} waits for it. It can wait for other setup roles only."
-                values.add_error(key, message, item=number)
-    for cycle in start_order.cycles({name: role.after for name, role in spec.roles.items()}):
-        message = f"these roles wait for each other: {start_order.describe_cycle(cycle)}. None can ever start."
-        values.add_error(("roles", cycle[0], "after"), message)
 
 
 def _counts(spec: JobSpec, values: ValueTable) -> None:
@@ -449,11 +428,6 @@ def _add_error_if(values: ValueTable, key: Key, error: str | None) -> None:
         values.add_error(key, error)
 
 
-def _describe_unknown_role(spec: JobSpec, name: str) -> str:
-    known = spec.effective_roles
-    return f"unknown role {quote(name)}; {suggest_names(name, known, format_known_names(known))}"
-
-
 _RULES: tuple[Callable[[JobSpec, ValueTable], None], ...] = (
     _name,
     _tags,
@@ -468,7 +442,7 @@ _RULES: tuple[Callable[[JobSpec, ValueTable], None], ...] = (
     _notices,
     _groups,
     _time_limits,
-    _start_order,
+    check_start_order,
     _counts,
     check_sizes,
     _policies,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tony.config.files.layers import quote
-from tony.config.name_suggestions import format_known_names, suggest_names
+from tony.config.name_suggestions import describe_unknown
 from tony.config.table.converted_settings import ValueTable
 from tony.errors import Problem
 from tony.frameworks.registry import home_of, load, names
@@ -27,11 +27,11 @@ def check_plugin_names(values: ValueTable) -> bool:
         and scheduler not in schedulers.list_built_in_names()
         and scheduler not in schedulers.names()
     ):
-        values.add_error(("scheduler", "name"), _describe_unknown("scheduler", scheduler, schedulers.names()))
+        values.add_error(("scheduler", "name"), describe_unknown("scheduler", scheduler, schedulers.names()))
     framework = values.value(("framework",))
     if framework is None or _has_framework(framework):
         return True
-    values.add_error(("framework",), _describe_unknown("framework", framework, names()))
+    values.add_error(("framework",), describe_unknown("framework", framework, names()))
     return False
 
 
@@ -41,10 +41,6 @@ def _has_framework(name: str) -> bool:
     except LookupError:
         return False
     return True
-
-
-def _describe_unknown(what: str, name: str, known: Sequence[str]) -> str:
-    return f"unknown {what}; {suggest_names(name, known, format_known_names(known))}"
 
 
 def with_default_kinds(spec: JobSpec, values: ValueTable) -> JobSpec:

@@ -1,13 +1,15 @@
-"""The start order of roles, from their `after` settings."""
+"""The start order of roles: reads and checks their `after` settings."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
+from tony.config.files.layers import quote
+from tony.config.name_suggestions import describe_unknown
 from tony.config.table.converted_settings import ValueTable
 from tony.config.table.settings_table import Key
-from tony.model.job_spec import Role
+from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import AfterCondition
 
 #: Roles at each end of a long cycle that are named.
@@ -16,7 +18,7 @@ _NAMED_ROLES = 5
 _MAX_CYCLES = 100
 
 
-def conditions(values: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
+def iterate_conditions(values: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
     """Yield what a role waits for, in the order of the file: key, index, other role, condition."""
     place = ("roles", role, "after")
     for number, name in enumerate(values.value(place) or ()):
@@ -24,6 +26,31 @@ def conditions(values: ValueTable, role: str) -> Iterator[tuple[Key, int, str, A
     for word, names in values.list_children(place).items():
         for number, name in enumerate(names):
             yield (*place, word), number, name, AfterCondition(word)
+
+
+def check_start_order(spec: JobSpec, values: ValueTable) -> None:
+    """Report `after` settings with unknown roles, two conditions or a wrong kind of role, and cycles."""
+    setup = spec.setup_roles
+    for name in values.roles:
+        seen: dict[str, str] = {}
+        for key, number, other, condition in iterate_conditions(values, name):
+            if other not in spec.effective_roles:
+                values.add_error(
+                    key, describe_unknown(f"role {quote(other)}", other, spec.effective_roles), item=number
+                )
+            elif seen.setdefault(other, condition.value) != condition.value:
+                message = f"two conditions for {other}: {seen[other]} and {condition.value}. Choose one."
+                values.add_error(key, message, item=number)
+        for key, number, other, condition in iterate_conditions(values, name):
+            if other in setup and name not in setup and condition is not AfterCondition.SUCCEEDED:
+                message = f"{other} is a setup role: no other role starts before it has succeeded. Leave it out here."
+                values.add_error(key, message, item=number)
+            elif name in setup and other in spec.roles and other not in setup:
+                message = f"{name} is a setup role, and {other} waits for it. It can wait for other setup roles only."
+                values.add_error(key, message, item=number)
+    for cycle in find_cycles({name: role.after for name, role in spec.roles.items()}):
+        message = f"these roles wait for each other: {describe_cycle(cycle)}. None can ever start."
+        values.add_error(("roles", cycle[0], "after"), message)
 
 
 def find_predecessors(roles: Mapping[str, Role], role: str) -> set[str]:
@@ -37,7 +64,7 @@ def find_predecessors(roles: Mapping[str, Role], role: str) -> set[str]:
     return found
 
 
-def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
+def find_cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
     """Return cycles of roles that wait for each other, each beginning with its first role in the job's order.
 
     Roles that do not exist are skipped. Each role is in at most one of the returned cycles: their number can grow

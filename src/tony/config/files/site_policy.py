@@ -25,7 +25,7 @@ from tony.config.files.call_settings import from_spec
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Layer, format_key, leaves, merge
 from tony.config.files.site_files import is_absent
-from tony.config.name_suggestions import format_known_names, suggest_names
+from tony.config.name_suggestions import describe_unknown, suggest_names
 from tony.config.table.converted_settings import ValueTable, format_value, read
 from tony.config.table.schema_tree import find, find_setting
 from tony.config.table.settings_table import JOB_ONLY, SETTINGS, Key, Kind, Part, Setting
@@ -130,7 +130,7 @@ def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tupl
         where = layer.where(("limits", name))
         try:
             if name not in known:
-                raise ValueError(f"unknown limit; {suggest_names(name, known, format_known_names(known))}")
+                raise ValueError(describe_unknown("limit", name, known))
             limits[name] = (convert(known[name], value, layer.base), where)
         except ValueError as error:
             key = format_key(("limits", name))
