@@ -31,7 +31,7 @@ from tony.model.staged_files import Placement, StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.yarn.client.application_reports import build_tags
+from tony.schedulers.yarn.client.application_tags import build_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings, read_role_settings
 

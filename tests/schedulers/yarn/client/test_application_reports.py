@@ -13,13 +13,10 @@ from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus
 from tony.model.states import JobState
 from tony.schedulers.client_interface import ListEntry
 from tony.schedulers.yarn.client.application_reports import (
-    build_tags,
     describe_queue_position,
     explain_exceeded_limit,
     explain_missing_history,
-    find_staging,
     find_tracking_url,
-    is_ours,
     to_list_entry,
 )
 from tony.schedulers.yarn.settings import YarnSettings
@@ -159,45 +156,6 @@ def test_the_older_ones_of_its_queue_are_before_it() -> None:
 def test_alone() -> None:
     """Also if it is not in the list any longer."""
     assert mentions(describe_queue_position(pending(4), []), "1 of 1", "pending", "default")
-
-
-@pytest.mark.parametrize(
-    ("staging", "tag"),
-    [
-        ("/projects/vision/ann", "tony-staging:/projects/vision/ann"),
-        ("my.own", "tony-staging:my.own"),
-        ("/Vision/a b,c%/Ä\N{SNOWMAN}", "tony-staging:/%56ision/a%20b%2cc%25/%c3%84%e2%98%83"),
-    ],
-)
-def test_a_staging_folder_is_encoded_in_a_tag(staging: str, tag: str) -> None:
-    """It survives what YARN and its commands do to tags: lower case, ASCII, no commas."""
-    tags = build_tags(YarnSettings(tags=("nightly",), staging=staging))
-    assert tags == ("nightly", tag)
-    assert tag == tag.lower()
-    assert find_staging(tags) == staging
-
-
-def test_cases_without_a_staging_tag() -> None:
-    """The default folder; ten tags already; a name of more than a tag's length."""
-    ten = tuple(map(str, range(10)))
-    assert build_tags(YarnSettings(tags=("a",))) == ("a",)
-    assert build_tags(YarnSettings(tags=ten, staging="/x", application_type="MINE")) == ten
-    assert build_tags(YarnSettings(tags=ten[1:], staging="/x", application_type="MINE")) == (
-        *ten[1:],
-        "tony-staging:/x",
-    )
-    assert len(build_tags(YarnSettings(staging="/" + "x" * 86))) == 1
-    assert build_tags(YarnSettings(staging="/" + "x" * 87)) == ()
-    assert find_staging(ten) is None
-
-
-@pytest.mark.parametrize(
-    "settings", [YarnSettings(), YarnSettings(application_type="MINE"), YarnSettings(staging="/x")]
-)
-def test_ours_are_known(settings: YarnSettings) -> None:
-    found = foreign(ApplicationState.ACCEPTED, application_type=settings.application_type, tags=build_tags(settings))
-    assert is_ours(found)
-    assert not is_ours(foreign(ApplicationState.ACCEPTED, application_type="SPARK", tags=("nightly",)))
 
 
 def foreign(state: ApplicationState | None, **more: object) -> ApplicationReport:

@@ -34,12 +34,11 @@ from tony.schedulers.yarn.client.application_reports import (
     describe_queue_position,
     explain_exceeded_limit,
     explain_missing_history,
-    find_staging,
     find_tracking_url,
-    is_ours,
     to_application_status,
     to_list_entry,
 )
+from tony.schedulers.yarn.client.application_tags import find_staging, is_ours
 from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place, list_file_systems
 from tony.schedulers.yarn.client.capacity import AWAY, ClusterCapacity, build_capacity
 from tony.schedulers.yarn.client.cluster_cache import ClusterCache
