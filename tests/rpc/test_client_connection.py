@@ -20,7 +20,7 @@ from tests.rpc.recording_server import JOB, OTHER_JOB, QUESTION, Place, connecte
 from tests.support.waiting import wait_until
 from tony import isolated_interpreter
 from tony.errors import ConnectionFailedError, ProtocolError
-from tony.linux import resource_limits
+from tony.linux import os_errors
 from tony.model.codec import to_plain
 from tony.protocol.client_messages import GetReport
 from tony.protocol.error_codes import Code
@@ -520,7 +520,7 @@ async def test_a_process_without_room_for_a_connection_takes_it_later(
     monkeypatch.setattr("tony.rpc.server._ACCEPT_PAUSE_SECONDS", 0.001)
     async with serving(place) as (_, _, address), connected(place, address) as connection:
         assert connection.is_open
-    said = f"cannot take another connection: too many: {resource_limits.open_files()}"
+    said = f"cannot take another connection: too many: {os_errors.describe_open_file_limit()}"
     assert [record.getMessage() for record in caplog.records] == [said]
 
 

@@ -22,7 +22,7 @@ from tony.cli.terminal.output import explain, print_json, say, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
 from tony.jobs.state_dir import find_state_dir
-from tony.linux import os_errors, resource_limits
+from tony.linux import os_errors
 from tony.linux.resource_limits import allow_open_files
 
 #: Group of the help page -> command -> what it does, in the order of the page.
@@ -238,7 +238,9 @@ def _limit(error: BaseException) -> str:
     if limit in str(error):
         return ""
     return (
-        f"{limit}; a command of tony needs up to {_MAX_OPEN_FILES}" if limit == resource_limits.open_files() else limit
+        f"{limit}; a command of tony needs up to {_MAX_OPEN_FILES}"
+        if limit == os_errors.describe_open_file_limit()
+        else limit
     )
 
 

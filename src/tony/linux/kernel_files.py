@@ -23,7 +23,7 @@ def read_words(file: str) -> dict[str, str]:
     return dict(line.partition(" ")[::2] for line in read_text(file).splitlines())
 
 
-def read_number(file: str) -> int | None:
+def read_number(file: str | Path) -> int | None:
     """Return the number in a kernel file; None if there is none."""
     return parse_number(read_text(file).strip())
 

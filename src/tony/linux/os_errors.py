@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from collections.abc import Iterator
 
-from tony.linux.resource_limits import open_files, processes
+from tony.linux import resource_limits
 
 _FILES = {errno.EMFILE, errno.ENFILE}
 _NO_THREAD = "can't start new thread"
@@ -26,14 +27,36 @@ def explain(error: BaseException | None) -> str:
     for each in _causes(error):
         number = each.errno if isinstance(each, OSError) else None
         if number in _FILES:
-            return open_files()
+            return describe_open_file_limit()
         # Not the error of a stream that would block.
         no_process = isinstance(each, BlockingIOError) and each.strerror == os.strerror(errno.EAGAIN)
         if no_process or (isinstance(each, RuntimeError) and _NO_THREAD in str(each)):
-            return processes()
+            return describe_process_limit()
         if number == errno.ENOMEM or isinstance(each, MemoryError):
             return "there is no memory left (the machine's is full, or RLIMIT_AS, ulimit -v, is too low)"
     return ""
+
+
+def describe_open_file_limit() -> str:
+    """Return how many files a process may have open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = soft if soft == hard else f"{soft} (at most {hard})"
+    return f"a process may have {most} files open (RLIMIT_NOFILE, ulimit -n)"
+
+
+def describe_process_limit() -> str:
+    """Return how many processes and threads there may be: of this user, in this control group, on the machine."""
+    limits = []
+    soft = resource_limits.find_process_limit()
+    if soft is not None:
+        limits.append(f"user {os.getuid()} may have {soft} processes and threads (RLIMIT_NPROC, ulimit -u)")
+    group = resource_limits.find_group_process_limit()
+    if group is not None:
+        limits.append(f"this control group may have {group} processes and threads (pids.max)")
+    if not limits:
+        most = resource_limits.find_machine_thread_limit()
+        limits.append(f"this machine may have {most or 'no more'} processes and threads (kernel.threads-max)")
+    return ", ".join(limits)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""Limits of this process on open files, processes and threads: read, described and raised."""
+"""Limits of this process on open files, processes and threads: read and raised."""
 
 from __future__ import annotations
 
@@ -6,50 +6,26 @@ import os
 import resource
 from pathlib import Path
 
-
-def open_files() -> str:
-    """Return how many files a process may have open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = soft if soft == hard else f"{soft} (at most {hard})"
-    return f"a process may have {most} files open (RLIMIT_NOFILE, ulimit -n)"
+from tony.linux.kernel_files import read_number, read_text
 
 
-def processes() -> str:
-    """Return how many processes and threads there may be: of this user, in this control group, on the machine."""
-    limits = []
-    soft = process_limit()
-    if soft is not None:
-        limits.append(f"user {os.getuid()} may have {soft} processes and threads (RLIMIT_NPROC, ulimit -u)")
-    group = _group_limit()
-    if group is not None:
-        limits.append(f"this control group may have {group} processes and threads (pids.max)")
-    if not limits:
-        most = _number(Path("/proc/sys/kernel/threads-max"))
-        limits.append(f"this machine may have {most or 'no more'} processes and threads (kernel.threads-max)")
-    return ", ".join(limits)
-
-
-def process_limit() -> int | None:
+def find_process_limit() -> int | None:
     """Return RLIMIT_NPROC as far as it applies; None without any. It does not apply to root."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     return None if soft == resource.RLIM_INFINITY or os.getuid() == 0 else soft
 
 
-def _group_limit() -> int | None:
+def find_group_process_limit() -> int | None:
     """Return the lowest pids.max from the own control group up to the root, versions 1 and 2; None without any."""
     limits = []
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
+    for line in read_text("/proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if controllers not in ("", "pids"):
             continue
         mount = Path("/sys/fs/cgroup") / controllers
         folder = mount / group.lstrip("/")
         for place in (folder, *folder.parents):
-            found = _number(place / "pids.max")
+            found = read_number(place / "pids.max")
             if found is not None:
                 limits.append(found)
             if place == mount:
@@ -57,12 +33,9 @@ def _group_limit() -> int | None:
     return min(limits, default=None)
 
 
-def _number(path: Path) -> int | None:
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+def find_machine_thread_limit() -> int | None:
+    """Return how many processes and threads the machine may have (kernel.threads-max); None if not known."""
+    return read_number("/proc/sys/kernel/threads-max")
 
 
 def allow_open_files(count: int) -> int:

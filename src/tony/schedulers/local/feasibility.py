@@ -162,7 +162,7 @@ def find_limit_problems(spec: JobSpec) -> Sequence[Problem]:
     if most != resource.RLIM_INFINITY and most < required:
         text = f"{job} {required} open files in one process, but the hard limit is {most} (RLIMIT_NOFILE, ulimit -Hn)"
         problems.append(Problem(key="roles", message=f"{text}. {_ADVICE}"))
-    allowed = resource_limits.process_limit()
+    allowed = resource_limits.find_process_limit()
     required = processes(spec)
     if allowed is not None and allowed < required:
         text = f"{job} {required} processes and threads or more, but the limit is {allowed} (RLIMIT_NPROC, ulimit -u)"
