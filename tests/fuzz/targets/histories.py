@@ -17,7 +17,7 @@ from tony.model.job_query import Query, from_words, to_words
 from tony.model.job_report import JobReport
 from tony.model.submission_record import JobRecord
 from tony.portal.histories import avro, jhist_reader, record_reader
-from tony.portal.histories.history_locations import list_places
+from tony.portal.histories.history_layouts import list_places
 from tony.portal.job_index.index_schema import build_expression, build_searched_text
 from tony.storage.stores.local_store import LocalStore
 

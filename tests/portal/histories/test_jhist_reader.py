@@ -12,7 +12,7 @@ from tony import clock
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState, TaskState
 from tony.portal.histories import jhist_reader
-from tony.portal.histories.history_locations import list_places
+from tony.portal.histories.history_layouts import list_places
 from tony.portal.histories.jhist_reader import LinkedInTonyJob
 from tony.portal.histories.record_reader import read
 from tony.storage.stores.local_store import LocalStore

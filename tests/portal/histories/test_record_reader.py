@@ -12,7 +12,7 @@ from tests.portal.histories.test_scanner import JOBS, ended
 from tony.errors import RecordError, StorageError
 from tony.model.layout import Home, JobFolder
 from tony.portal.histories import job_dir_copies as module
-from tony.portal.histories.history_locations import RecordLocation
+from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.histories.record_reader import read
 from tony.portal.job_index.index_schema import IndexEntry

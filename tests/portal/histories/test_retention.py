@@ -17,7 +17,7 @@ from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.portal.histories.history_locations import RecordLocation
+from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.retention import (
     RECENT_SECONDS,
     RemovedRecord,

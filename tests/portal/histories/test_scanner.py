@@ -24,7 +24,7 @@ from tony.model.job_query import Query
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.histories import record_reader, scanner
-from tony.portal.histories.history_locations import build_dated_path
+from tony.portal.histories.history_layouts import build_dated_path
 from tony.portal.histories.scanner import Scanner
 from tony.portal.job_index.index import JobIndex
 from tony.storage.stores.fsspec_store import FsspecStore

@@ -29,7 +29,7 @@ from tony.model.staged_files import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import LINKEDIN_TONY, RECORD_VERSION, JobRecord
 from tony.portal.histories.avro import CutOffError, read_records
-from tony.portal.histories.history_locations import RecordLocation
+from tony.portal.histories.history_layouts import RecordLocation
 from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 _ENDED = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(\d{1,15})-(.+)-([A-Z]+)\.jhist", re.ASCII)

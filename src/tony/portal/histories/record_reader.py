@@ -14,7 +14,7 @@ from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, 
 from tony.model.job_summary import JobHead
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
-from tony.portal.histories.history_locations import RecordLocation
+from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.jhist_reader import read_head as read_jhist_head
 from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, join_path

@@ -18,8 +18,8 @@ from pathlib import Path
 from tony import clock
 from tony.errors import StorageError, TonyError, join_lines
 from tony.model.job_summary import JobHead
-from tony.portal.histories import history_locations
-from tony.portal.histories.history_locations import RecordLocation
+from tony.portal.histories import history_layouts
+from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import build_damaged_head, read
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import FileStore, Item, join_path
@@ -169,7 +169,7 @@ def carry_out(store: FileStore, going: RemovedRecord, to: FileStore | None = Non
         return False
     if to is not None:
         assert entry.head.ended is not None
-        target = history_locations.build_dated_path(entry.head.job, entry.head.ended)
+        target = history_layouts.build_dated_path(entry.head.job, entry.head.ended)
         if target == record.place.path and _is_same(store, to, target):
             return False
         move(held, record.place.path, to, target)
@@ -216,8 +216,8 @@ def compute_size(store: FileStore, path: str) -> int:
 
 
 def _iterate_places(store: FileStore) -> Iterator[RecordLocation]:
-    for parent in history_locations.iterate_parents(store):
-        yield from history_locations.list_places(store, parent)
+    for parent in history_layouts.iterate_parents(store):
+        yield from history_layouts.list_places(store, parent)
 
 
 def _may_go(head: JobHead, now: float) -> bool:

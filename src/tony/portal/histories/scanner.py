@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from tony import clock
 from tony.errors import StorageError, TonyError, join_lines
-from tony.portal.histories import history_locations
-from tony.portal.histories.history_locations import RecordLocation
+from tony.portal.histories import history_layouts
+from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import build_damaged_head, build_stamp, open_stamp, read
 from tony.portal.job_index.index import IndexedRecord, JobIndex
 from tony.portal.job_index.index_schema import IndexEntry
@@ -130,9 +130,9 @@ class Scanner:
         seen = array("q")
         listings = Listings(self.store)
         try:
-            for parent in history_locations.iterate_parents(listings):
+            for parent in history_layouts.iterate_parents(listings):
                 self._has_changed(parent)
-                found = history_locations.list_places(listings, parent)
+                found = history_layouts.list_places(listings, parent)
                 listings.forget(parent)
                 self.there += len(found)
                 seen.extend(_hash_job(place.job) for place in found)
@@ -160,10 +160,10 @@ class Scanner:
         self._days.forget("")
         self._found = array("q")
         self._round += 1
-        parents = [*history_locations.iterate_recent_parents(self._days)]
+        parents = [*history_layouts.iterate_recent_parents(self._days)]
         for parent in parents:
             if self._has_changed(parent):
-                found = history_locations.list_places(self._days, parent)
+                found = history_layouts.list_places(self._days, parent)
                 self._days.forget(parent)
                 self._read_changed(found if self.store.dated else self._select_new(parent, found))
                 if not self.store.dated:  # only now: reading may have failed
