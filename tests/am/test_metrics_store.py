@@ -29,7 +29,8 @@ from tony.model.codec import to_plain
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
-from tony.model.progress import Progress, measure_task
+from tony.model.progress import Progress
+from tony.model.progress_rules import measure_task
 from tony.protocol.client_messages import GetMetrics, RestartJob
 from tony.protocol.executor_messages import DumpStacks, Sample, Saved, StartProgram, Welcome
 from tony.protocol.launch import TaskPart

@@ -19,7 +19,8 @@ from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.layout import Home, JobFolder
-from tony.model.progress import Progress, measure_job
+from tony.model.progress import Progress
+from tony.model.progress_rules import measure_job
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import load_assets

@@ -24,7 +24,8 @@ from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId, parse_role
 from tony.model.metric_definitions import series_of
-from tony.model.progress import STALLED_AFTER_UNKNOWN_SECONDS, CheckpointRecord, Progress
+from tony.model.progress import CheckpointRecord, Progress
+from tony.model.progress_rules import STALLED_AFTER_UNKNOWN_SECONDS
 from tony.protocol.client_messages import GetMetrics, Measured
 from tony.protocol.executor_messages import Sample
 

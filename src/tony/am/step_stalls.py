@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tony.model.progress import (
+from tony.model.progress import Progress
+from tony.model.progress_rules import (
     STALLED_AFTER_INTERVALS,
     STALLED_AFTER_SECONDS,
     STALLED_AFTER_UNKNOWN_SECONDS,
-    Progress,
     find_step_seconds,
     is_stalled,
 )

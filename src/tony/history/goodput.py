@@ -18,7 +18,8 @@ from tony.errors import PlatformError
 from tony.history.timeline import Span, TaskPhase, TaskResources, Timeline
 from tony.model.ids import parse_role
 from tony.model.job_spec import GIB
-from tony.model.progress import CheckpointRecord, Progress, ProgressRecords, is_repeating, is_stalled
+from tony.model.progress import CheckpointRecord, Progress, ProgressRecords
+from tony.model.progress_rules import is_repeating, is_stalled
 from tony.model.setting_choices import RoleKind
 
 HOUR = 3600.0

@@ -27,7 +27,8 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.metric_definitions import Points
-from tony.model.progress import Progress, TaskProgress, measure_task
+from tony.model.progress import Progress, TaskProgress
+from tony.model.progress_rules import measure_task
 from tony.model.states import JobState, TaskState
 
 WITH_GPUS = JobSpec(

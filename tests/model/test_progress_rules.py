@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tony.model.progress import Progress, is_stalled, measure_job, measure_task
+from tony.model.progress import Progress
+from tony.model.progress_rules import is_stalled, measure_job, measure_task
 
 
 def told(task: str, step: float, at: float, total: float | None = 100.0, session: int = 1) -> Progress:
