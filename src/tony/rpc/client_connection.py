@@ -16,7 +16,7 @@ from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hell
 from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message
 from tony.rpc.am_address import AmAddress, UnixAddress, parse
-from tony.rpc.connection import READ_SIZE, HandshakeSide, Phase, RpcConnection
+from tony.rpc.connection import READ_SIZE, ConnectionSide, Phase, RpcConnection
 from tony.rpc.sockets import describe_error, resolve, shorten_path
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ async def connect(
     return connection
 
 
-class _ConnectingSide(HandshakeSide):
-    """The connecting side of the handshake, and the queue of received messages."""
+class _ConnectingSide(ConnectionSide):
+    """The connecting side, and the queue of received messages."""
 
     greeting_size = ANSWER_SIZE
     limit_in = MAX_FROM_AM

@@ -46,7 +46,7 @@ class Phase(Enum):
     CLOSED = "closed"  #: the socket is closed
 
 
-class HandshakeSide(ABC):
+class ConnectionSide(ABC):
     """Differences between the listening and the connecting side. Called by `RpcConnection` only."""
 
     #: Size of the other side's greeting in bytes.
@@ -133,7 +133,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         "tag",
     )
 
-    def __init__(self, side: HandshakeSide, buffer: bytearray, kind: PeerKind, tls: TlsPipe | None) -> None:
+    def __init__(self, side: ConnectionSide, buffer: bytearray, kind: PeerKind, tls: TlsPipe | None) -> None:
         """Made by `connect` and `RpcServer` only.
 
         Args:

@@ -22,7 +22,7 @@ from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, decode_token,
 from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message
 from tony.rpc.am_address import TlsAddress, UnixAddress, parse
-from tony.rpc.connection import READ_SIZE, HandshakeSide, Phase, RpcConnection
+from tony.rpc.connection import READ_SIZE, ConnectionSide, Phase, RpcConnection
 from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket, wait_until_readable
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class RpcServer:
         await self._side.close()
 
 
-class _ListeningSide(HandshakeSide):
+class _ListeningSide(ConnectionSide):
     """State of all connections of a server."""
 
     greeting_size = HELLO_SIZE
