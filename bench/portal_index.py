@@ -20,8 +20,8 @@ from itertools import islice
 from pathlib import Path
 
 from bench.harness import CannotRunError, Figures, Line, Result, Unit, at_most, interleaved
+from tony.model.failure import FailureClass
 from tony.model.job_query import JobSort, Query, to_words
-from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal.job_index.index import JobIndex

@@ -18,7 +18,8 @@ from tony.errors import (
     StorageError,
     TimeLimitExceededError,
 )
-from tony.model.job_report import AmReport, Failure, FailureCause, FailureClass, JobReport, TaskReport
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.job_report import AmReport, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
 USER, INFRASTRUCTURE, PLATFORM = FailureClass.USER, FailureClass.INFRASTRUCTURE, FailureClass.PLATFORM

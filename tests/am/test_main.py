@@ -28,7 +28,8 @@ from tony.history.event_log import read, segments
 from tony.history.job_record import read_summary
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitStatus
-from tony.model.job_report import FailureClass, JobReport
+from tony.model.failure import FailureClass
+from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState

@@ -11,7 +11,8 @@ import pytest
 from tests.support.waiting import wait_until
 from tony.am import web_listener
 from tony.am.web_listener import WebListener, render_fallback_page
-from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
 HOST = "127.0.0.1"

@@ -15,7 +15,8 @@ from tests.jobs.fake_am import FAILURE, failed, succeeded
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
-from tony.model.job_report import FailureCause, FailureClass, JobReport
+from tony.model.failure import FailureCause, FailureClass
+from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.setting_choices import RoleKind

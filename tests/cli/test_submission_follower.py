@@ -30,7 +30,8 @@ from tony.cli.terminal.live_status import LiveView
 from tony.cli.terminal.plain_status import PlainView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary
-from tony.model.job_report import FailureCause, FailureClass, JobReport
+from tony.model.failure import FailureCause, FailureClass
+from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord

@@ -12,8 +12,7 @@ from tony.core.deadline import DeadlineKind
 from tony.core.state import State
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.failure_facts import MessageFacts
-from tony.model.job_report import EXIT_CODES, FailureCause, FailureClass
+from tony.model.failure import EXIT_CODES, FailureCause, FailureClass, MessageFacts
 from tony.model.job_spec import Timeouts
 
 USER, INFRASTRUCTURE = FailureClass.USER, FailureClass.INFRASTRUCTURE

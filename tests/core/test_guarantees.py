@@ -15,7 +15,7 @@ from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.core.state import State
 from tony.core.transitions import TaskMove
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_spec import ClusterSpec
 from tony.model.states import JobState
 

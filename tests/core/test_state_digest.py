@@ -16,7 +16,7 @@ from tony.core.events import ContainerEnded
 from tony.core.reasons import GangReleased
 from tony.core.state import ContainerIntent, Final, GrantedContainer, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, compute_digest
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState, TaskState
 

@@ -13,7 +13,7 @@ from tony.history.directory_scan import scan
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.model.job_report import FailureClass
+from tony.model.failure import FailureClass
 from tony.model.job_spec import JobSpec
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder

@@ -21,7 +21,7 @@ from tony.errors import InvalidTransitionError
 from tony.history.event_log import LogEntry, read, segments
 from tony.history.replay import Replay, replay
 from tony.model.codec import from_plain
-from tony.model.job_report import Failure
+from tony.model.failure import Failure
 from tony.model.submission_record import JobRecord
 
 LOGS = Path(__file__).parent.parent / "logs"

@@ -19,8 +19,8 @@ from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.model.codec import from_plain, to_plain
-from tony.model.failure_facts import ExitFacts
-from tony.model.job_report import AmReport, Failure, FailureCause, FailureClass, JobReport
+from tony.model.failure import ExitFacts, Failure, FailureCause, FailureClass
+from tony.model.job_report import AmReport, JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.metric_definitions import Points

@@ -9,7 +9,8 @@ import pytest
 from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded, write_log
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_text import build_error, find_hints, format_outcome, format_report
-from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState
 

@@ -17,7 +17,8 @@ from tony.cli.main import COMMANDS
 from tony.config.files.site_policy import read_sites
 from tony.config.load import load
 from tony.frameworks.registry import names
-from tony.model.job_report import Failure, JobReport, TaskReport
+from tony.model.failure import Failure
+from tony.model.job_report import JobReport, TaskReport
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tony.model.failure import FailureClass
 from tony.model.job_query import DAMAGED, GROUPS, JobSort, Query
-from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal.job_index.index_schema import IndexEntry

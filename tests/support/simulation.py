@@ -16,8 +16,8 @@ from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.sentences import describe_opening
 from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.failure import Failure
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure
 from tony.model.job_spec import JobSpec
 
 #: Commands to an executor.

@@ -17,7 +17,8 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
-from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
 from tony.model.progress_rules import measure_job

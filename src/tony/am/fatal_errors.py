@@ -17,7 +17,8 @@ from tony.errors import (
     UserError,
 )
 from tony.linux import os_errors
-from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 _CAUSES: Mapping[type[InfraError], FailureCause] = {

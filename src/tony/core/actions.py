@@ -9,8 +9,8 @@ from typing import ClassVar
 from tony.core.deadline import Deadline
 from tony.core.events import FailureResponse
 from tony.core.reasons import RestartReason, StopReason
+from tony.model.failure import Failure
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure
 from tony.model.job_spec import ClusterSpec
 from tony.model.states import JobState
 from tony.model.value_class import value_class

@@ -13,17 +13,19 @@ from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.failure_facts import (
+from tony.model.failure import (
     AllocationFacts,
     ContainerFacts,
     ContainerLoss,
     ExitFacts,
+    Failure,
+    FailureCause,
+    FailureClass,
     FailureFacts,
     GroupTimeoutFacts,
     MessageFacts,
     TimeoutFacts,
 )
-from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import TimeoutAfter
 from tony.model.log_name import ERR, LogName
 from tony.model.states import ENDED_TASK_STATES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
-from tony.model.job_report import Failure
+from tony.model.failure import Failure
 from tony.model.value_class import value_class
 
 

@@ -27,11 +27,13 @@ from tony.core.reasons import (
 )
 from tony.core.state import RoleState, State, Task
 from tony.model.exit_status import ExitStatus
-from tony.model.failure_facts import (
+from tony.model.failure import (
     AllocationFacts,
     ContainerFacts,
     ContainerLoss,
     ExitFacts,
+    Failure,
+    FailureCause,
     FailureFacts,
     GroupTimeoutFacts,
     MessageFacts,
@@ -39,7 +41,6 @@ from tony.model.failure_facts import (
     TimeoutFacts,
 )
 from tony.model.ids import TaskId, format_task_ranges
-from tony.model.job_report import Failure, FailureCause
 from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.units import format_duration, format_first

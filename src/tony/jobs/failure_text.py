@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import parse_role
-from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
+from tony.model.job_report import JobReport
 from tony.model.log_name import ERR, STREAMS
 from tony.model.states import JobState
 from tony.units import format_duration

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from enum import Enum
 
-from tony.model.job_report import FailureClass
+from tony.model.failure import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 

@@ -2,93 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum
 
-from tony.errors import ExitCode
-from tony.model.actor import Actor
-from tony.model.failure_facts import FailureFacts
+from tony.model.failure import Failure
 from tony.model.job_spec import DEFAULT_SCHEDULER
 from tony.model.states import JobState, TaskState
-
-
-class FailureClass(Enum):
-    """The responsible party of a failure; decides the exit code."""
-
-    USER = "user"  #: the user program or a limit set for it: exit 1
-    INFRASTRUCTURE = "infrastructure"  #: cluster, network, machine: exit 3
-    KILLED = "killed"  #: a user killed the job: exit 4
-    PLATFORM = "platform"  #: a bug of tony: exit 70
-
-
-EXIT_CODES: Mapping[FailureClass, ExitCode] = {
-    FailureClass.USER: ExitCode.PROGRAM_FAILED,
-    FailureClass.INFRASTRUCTURE: ExitCode.INFRASTRUCTURE,
-    FailureClass.KILLED: ExitCode.KILLED,
-    FailureClass.PLATFORM: ExitCode.BUG,
-}
-
-
-class FailureCause(StrEnum):
-    """What failed; the words of `cause` in reports."""
-
-    PROGRAM = "program"
-    MEMORY = "memory"
-    LAUNCH = "launch"
-    LIMIT = "limit"
-    LOST = "lost"
-    SILENT = "silent"
-    PORT_COLLISION = "port-collision"
-    QUEUE_TIMEOUT = "queue-timeout"
-    ALLOCATION_TIMEOUT = "allocation-timeout"
-    REGISTRATION_TIMEOUT = "registration-timeout"
-    STARTUP_TIMEOUT = "startup-timeout"
-    EXECUTION_TIMEOUT = "execution-timeout"
-    JOB_TIMEOUT = "job-timeout"
-    GROUP_TIMEOUT = "group-timeout"
-    LIFETIME = "lifetime"
-    KILLED = "killed"
-    REFUSED = "refused"
-    UNSATISFIABLE = "unsatisfiable"
-    STORAGE = "storage"
-    AM_LOST = "am-lost"
-    SCHEDULER_LOST = "scheduler-lost"
-    BUG = "bug"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """Failure of a job (or a session): the root cause, then the others.
-
-    Attributes:
-        reason: one sentence for users.
-        at: seconds since the job was accepted.
-        tail: the last lines of the task's stderr, oldest first.
-        log: path of that task's stderr file, relative to the job directory.
-        others: one line for each further failure.
-        blameless: the job is not at fault: the restart does not count against max_restarts.
-        actor: who killed the job; None if it was not killed.
-        facts: what `reason` is made of; None where it was given as text.
-        verdict: why nothing was restarted, for a failure that ended a job with restarts; else empty.
-    """
-
-    failure_class: FailureClass
-    cause: FailureCause
-    reason: str
-    session: int
-    at: float
-    task: str | None = None
-    host: str | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    tail: tuple[str, ...] = ()
-    log: str | None = None
-    others: tuple[str, ...] = ()
-    blameless: bool = False
-    verdict: str = ""
-    actor: Actor | None = None
-    facts: FailureFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

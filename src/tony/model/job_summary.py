@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tony.model.job_report import FailureClass, JobReport
+from tony.model.failure import FailureClass
+from tony.model.job_report import JobReport
 from tony.model.states import JobState
 
 

@@ -13,7 +13,8 @@ from tests.facts import mention_each, mentions
 from tests.jobs.fake_am import FAILURE
 from tony import clock
 from tony.cli.text.status_text import format_live_table, format_status
-from tony.model.job_report import FailureClass, JobReport, RoleSize
+from tony.model.failure import FailureClass
+from tony.model.job_report import JobReport, RoleSize
 from tony.model.states import JobState, TaskState
 
 #: 2026-01-31, 12:00:00 UTC.

@@ -19,7 +19,7 @@ from tony.core.policies.restart_policy import (
     decide,
 )
 from tony.core.state import Restart, State
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import RestartScope
 

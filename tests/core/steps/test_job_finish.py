@@ -7,7 +7,7 @@ import pytest
 from tests.core.sample_states import standing
 from tests.core.specs import workers
 from tony.core.steps.job_finish import select_root_cause
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass
 
 
 def failure(cause: str, at: float, who: str = "worker:0") -> Failure:

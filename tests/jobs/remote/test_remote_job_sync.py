@@ -29,8 +29,8 @@ from tony.jobs.status.job_end import apply_scheduler_status
 from tony.jobs.status.report_from_log import build_last_report
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import to_plain
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord

@@ -9,7 +9,7 @@ import pytest
 from tests.portal import legacy_histories as of
 from tests.support.timelines import timeline
 from tony import clock
-from tony.model.job_report import FailureClass
+from tony.model.failure import FailureClass
 from tony.model.states import JobState, TaskState
 from tony.portal.histories import jhist_reader
 from tony.portal.histories.history_layouts import list_places

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tony.cli.text.status_text import note_of
 from tony.jobs.failure_text import format_outcome
+from tony.model.failure import Failure
 from tony.model.ids import TaskId, format_task_ranges
-from tony.model.job_report import Failure, JobReport, TaskReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 from tony.units import format_count
 

@@ -12,7 +12,8 @@ from tony import clock
 from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
 from tony.control_characters import escape
 from tony.jobs.failure_text import format_report
-from tony.model.job_report import FailureClass, JobReport, RoleSize, TaskReport
+from tony.model.failure import FailureClass
+from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import TaskState
 from tony.units import format_duration

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tony.core.state import Restart, State, Task
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.setting_choices import RestartScope
 from tony.units import format_duration
 

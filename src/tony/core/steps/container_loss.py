@@ -17,8 +17,15 @@ from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, gang, job_finish, session_restart, task_exit
 from tony.core.steps.task_exit import is_bound
 from tony.core.transitions import TaskMove
-from tony.model.failure_facts import ContainerFacts, ContainerLoss, FailureFacts, SilenceFacts
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.failure import (
+    ContainerFacts,
+    ContainerLoss,
+    Failure,
+    FailureCause,
+    FailureClass,
+    FailureFacts,
+    SilenceFacts,
+)
 from tony.model.states import JobState, TaskState
 
 #: Seconds that a task's last report may arrive after its container's end: they take different routes.

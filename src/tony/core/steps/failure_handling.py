@@ -12,8 +12,7 @@ from tony.core.reasons import TaskFailed
 from tony.core.state import RoleState, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
-from tony.model.failure_facts import MessageFacts
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass, MessageFacts
 from tony.model.job_spec import TimeoutAfter
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState

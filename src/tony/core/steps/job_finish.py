@@ -15,7 +15,7 @@ from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import ExitCode
-from tony.model.job_report import EXIT_CODES, Failure, FailureCause
+from tony.model.failure import EXIT_CODES, Failure, FailureCause
 from tony.model.states import JobState
 
 _LAST_MOVE: Mapping[JobState, JobMove] = {

@@ -10,7 +10,7 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import ContainerIntent, GrantedContainer, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, gang
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.states import TaskState
 
 #: Failures on one host within the window after which it is excluded.

@@ -11,8 +11,7 @@ from tony.core.state import RoleState
 from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, failure_handling, gang, job_finish, node_exclusion
 from tony.core.transitions import TaskMove
-from tony.model.failure_facts import MessageFacts
-from tony.model.job_report import FailureCause, FailureClass
+from tony.model.failure import FailureCause, FailureClass, MessageFacts
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState
 

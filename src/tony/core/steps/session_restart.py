@@ -12,8 +12,8 @@ from tony.core.state import Restart, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
+from tony.model.failure import Failure, FailureCause
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure, FailureCause
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 

@@ -13,8 +13,8 @@ from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers
 from tony.core.transitions import JobMove, TaskMove
+from tony.model.failure import Failure
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure
 from tony.model.setting_choices import RoleKind
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 

@@ -25,8 +25,7 @@ from tony.core.steps import (
 )
 from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitStatus
-from tony.model.failure_facts import ContainerLoss
-from tony.model.job_report import Failure, FailureCause
+from tony.model.failure import ContainerLoss, Failure, FailureCause
 from tony.model.setting_choices import RestartScope, RoleKind, StopOn
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 

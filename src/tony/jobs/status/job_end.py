@@ -10,7 +10,8 @@ from tony.history.job_record import load_kill_request, read_summary, write_summa
 from tony.linux.liveness_lock import try_lock
 from tony.linux.thread_pools import to_thread
 from tony.model.actor import Actor, ActorKind
-from tony.model.job_report import FailureCause, FailureClass, JobReport, TaskReport
+from tony.model.failure import FailureCause, FailureClass
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord

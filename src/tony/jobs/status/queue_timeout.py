@@ -15,7 +15,8 @@ from tony.history.event_log import segments
 from tony.history.job_record import build_pending_report, read_summary, write_summary
 from tony.jobs.remote.remote_job_sync import forget_secrets
 from tony.linux.liveness_lock import try_lock
-from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord

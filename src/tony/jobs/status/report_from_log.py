@@ -18,7 +18,8 @@ from tony.jobs.am_client import locate_am
 from tony.jobs.status.job_end import LOST_WITH_AM
 from tony.linux.files import read_tail
 from tony.linux.thread_pools import lock_held
-from tony.model.job_report import EXIT_CODES, Failure, FailureCause, FailureClass, JobReport, TaskReport
+from tony.model.failure import EXIT_CODES, Failure, FailureCause, FailureClass
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import JobRecord

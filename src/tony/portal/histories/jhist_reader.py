@@ -21,8 +21,9 @@ from tony.core.report_builder import ReportContext, build_report
 from tony.errors import InvalidTransitionError, RecordError
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import ROLE_NAME, TaskId
-from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead, head_of_report
 from tony.model.staged_files import StagedJob

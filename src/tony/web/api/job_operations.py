@@ -23,8 +23,9 @@ from tony.jobs.event_text import describe
 from tony.jobs.job_metrics import find_job_progress, read_reports
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
+from tony.model.failure import FailureClass
 from tony.model.job_query import DAMAGED, DEFAULT_PAGE_JOBS, GROUPS, MAX_PAGE_JOBS, JobSort, from_words
-from tony.model.job_report import FailureClass, JobReport, TaskReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.metric_definitions import Points, series_of
 from tony.model.states import TaskState
 from tony.web.api.operation import (

@@ -17,7 +17,8 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_text import find_hints
 from tony.jobs.job_metrics import Reports, find_job_progress, read_reports
-from tony.model.job_report import Failure, JobReport, TaskReport
+from tony.model.failure import Failure
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.log_name import ERR, LogName
 from tony.model.states import TaskState
 from tony.units import format_duration
