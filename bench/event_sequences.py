@@ -9,9 +9,9 @@ from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.history.event_log import settings_digest
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role, Timeouts
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import FailurePolicy
 
 _ROLE = "worker"

@@ -23,11 +23,11 @@ from tony.history.metrics_reader import Peak
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.codec import to_plain
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.layout import Home, JobFolder
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.progress import CheckpointRecord, Progress
 from tony.model.setting_choices import RoleKind
 from tony.model.staged_files import StagedJob

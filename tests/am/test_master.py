@@ -16,8 +16,8 @@ from tests.am.in_process_job import FakeJournal, InProcessJob, play
 from tests.core.specs import FAILED, OK, roles, workers
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, EndConfirmation
-from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import Role
+from tony.model.program_exit import ExitStatus
 from tony.model.states import TaskState
 from tony.protocol.client_messages import KillJob, Report, Watch
 from tony.protocol.executor_messages import Prepare, StartProgram

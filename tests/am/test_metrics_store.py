@@ -26,9 +26,9 @@ from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics, request_stacks, send_command
 from tony.model.actor import Actor
 from tony.model.codec import to_plain
-from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
+from tony.model.program_exit import ExitStatus
 from tony.model.progress import Progress
 from tony.model.progress_rules import measure_task
 from tony.protocol.client_messages import GetMetrics, RestartJob

@@ -9,9 +9,9 @@ from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.core.state import State
 from tony.core.steps.containers import MAX_LAUNCHES
-from tony.model.exit_status import ExitReason
 from tony.model.failure import Failure
 from tony.model.job_spec import JobSpec
+from tony.model.program_exit import ExitReason
 from tony.model.setting_choices import RoleKind, StopOn
 from tony.model.states import JobState, TaskState
 

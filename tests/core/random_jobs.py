@@ -17,9 +17,9 @@ from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state_digest import build_fingerprint
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB, JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import (
     AfterCondition,
     DistributedMode,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import AfterCondition, RoleKind
 
 OK = ExitStatus(reason=ExitReason.EXITED, code=0)

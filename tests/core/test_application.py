@@ -20,9 +20,9 @@ from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.errors import InvalidTransitionError
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.failure import FailureClass
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import AfterCondition, DistributedMode, FailurePolicy, OnTimeout, RoleKind, StopOn
 from tony.model.states import JobState
 

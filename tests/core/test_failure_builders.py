@@ -11,9 +11,9 @@ from tony.core import failure_builders
 from tony.core.deadline import DeadlineKind
 from tony.core.state import State
 from tony.errors import ExitCode
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.failure import EXIT_CODES, FailureCause, FailureClass, MessageFacts
 from tony.model.job_spec import Timeouts
+from tony.model.program_exit import ExitReason, ExitStatus
 
 USER, INFRASTRUCTURE = FailureClass.USER, FailureClass.INFRASTRUCTURE
 

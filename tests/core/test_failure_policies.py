@@ -14,8 +14,8 @@ from tests.core.simulated import started
 from tests.core.specs import FAILED, OK, SEGV, roles, task
 from tests.support.simulation import Simulation
 from tony.core import actions as act
-from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import FailurePolicy, OnTimeout, RoleKind
 
 U, S = RoleKind.UNTRACKED, RoleKind.SIDECAR

@@ -17,8 +17,8 @@ from tony.core.policies.restart_policy import MAX_FREE_RESTARTS
 from tony.core.steps import node_exclusion
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.core.steps.executor_reports import STOP_CAUSE_WAIT_SECONDS
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role, Timeouts
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import DistributedMode, RestartScope, RoleKind
 from tony.model.states import JobState
 

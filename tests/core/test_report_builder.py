@@ -12,9 +12,9 @@ from tony.core import events as ev
 from tony.core.report_builder import Live
 from tony.model.actor import Actor
 from tony.model.codec import to_plain
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_report import AmReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import AfterCondition, RoleKind
 from tony.model.states import JobState, TaskState
 

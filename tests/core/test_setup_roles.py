@@ -15,8 +15,8 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.sentences import describe_note
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import AfterCondition, DistributedMode, FailurePolicy, RoleKind
 
 SETUP = RoleKind.SETUP

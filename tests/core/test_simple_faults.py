@@ -18,8 +18,8 @@ from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Timeouts
+from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import FailurePolicy, RoleKind, StopOn
 from tony.model.states import TaskState
 

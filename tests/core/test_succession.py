@@ -12,9 +12,9 @@ from tests.support.simulation import Program, Simulation
 from tony.core.actions import Kill, Launch
 from tony.core.events import KillRequested
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
+from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import AfterCondition, RoleKind
 from tony.model.states import JobState
 

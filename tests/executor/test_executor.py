@@ -12,7 +12,7 @@ from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master, context
 from tests.facts import mentions
 from tests.support.waiting import block_until
-from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Attach,
     Heartbeat,

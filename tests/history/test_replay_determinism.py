@@ -21,8 +21,8 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.sentences import describe_opening
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.model.codec import to_plain
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role, Timeouts
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import RoleKind
 
 OK = ExitStatus(reason=ExitReason.EXITED, code=0)

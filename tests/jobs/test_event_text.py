@@ -10,8 +10,8 @@ from tony.core.deadline import Deadline
 from tony.history.event_log import LogEntry
 from tony.jobs.event_text import describe
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
+from tony.model.program_exit import ExitReason, ExitStatus
 
 TASK = TaskId("worker", 1)
 STATUS = ExitStatus(reason=ExitReason.EXITED, signal="SIGSEGV", duration=12.0)

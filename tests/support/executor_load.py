@@ -36,7 +36,7 @@ from dataclasses import dataclass
 
 from tony.linux.resource_limits import allow_open_files
 from tony.model.codec import from_plain, to_plain
-from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Ack,
     Attach,

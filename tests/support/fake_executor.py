@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tony.errors import ConnectionFailedError
-from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Ack,
     Attach,

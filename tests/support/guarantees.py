@@ -10,8 +10,8 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
+from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import RestartScope
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 

@@ -15,10 +15,10 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.sentences import describe_opening
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.failure import Failure
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
+from tony.model.program_exit import ExitReason, ExitStatus
 
 #: Commands to an executor.
 Command = act.Renew | act.Start | act.Stop

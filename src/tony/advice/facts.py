@@ -19,10 +19,10 @@ from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.progress import CheckpointRecord, ProgressRecords
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState

@@ -20,8 +20,8 @@ from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.report_builder import Live
 from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
-from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
+from tony.model.program_exit import ExitStatus
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import (
     MAX_EXPORT_BYTES,

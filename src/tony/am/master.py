@@ -34,9 +34,9 @@ from tony.errors import AttemptSupersededError, InfraError, SchedulerError
 from tony.frameworks.framework_interface import Framework
 from tony.history.event_log import LogWriter
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
+from tony.model.program_exit import ExitStatus
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Report, RestartJob, Watch
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Assigned, Attach, Enlist, Prepare, ReleaseExecutor, StopProgram

@@ -14,9 +14,9 @@ from typing import ClassVar, get_args
 
 from tony.core.deadline import Deadline
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
+from tony.model.program_exit import ExitStatus
 from tony.model.value_class import value_class
 
 

@@ -12,7 +12,6 @@ from tony.core.reasons import RestartAfterFailure
 from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.failure import (
     AllocationFacts,
     ContainerFacts,
@@ -28,6 +27,7 @@ from tony.model.failure import (
 )
 from tony.model.job_spec import TimeoutAfter
 from tony.model.log_name import ERR, LogName
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.states import ENDED_TASK_STATES
 
 _CAUSES: Mapping[ExitReason, FailureCause] = {

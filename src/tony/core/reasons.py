@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitStatus
 from tony.model.failure import Failure
+from tony.model.program_exit import ExitStatus
 from tony.model.value_class import value_class
 
 

@@ -26,7 +26,6 @@ from tony.core.reasons import (
     TaskNote,
 )
 from tony.core.state import RoleState, State, Task
-from tony.model.exit_status import ExitStatus
 from tony.model.failure import (
     AllocationFacts,
     ContainerFacts,
@@ -41,6 +40,7 @@ from tony.model.failure import (
     TimeoutFacts,
 )
 from tony.model.ids import TaskId, format_task_ranges
+from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.units import format_duration, format_first

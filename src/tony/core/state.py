@@ -11,10 +11,10 @@ from tony.core.deadline import Deadline, DeadlineKind, Timers
 from tony.core.events import ContainerEnded
 from tony.core.reasons import RestartReason, TaskNote
 from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
-from tony.model.exit_status import ExitStatus
 from tony.model.failure import Failure
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
+from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import AfterCondition, RoleKind
 from tony.model.states import LIVING_TASK_STATES, JobState, TaskState
 

@@ -41,9 +41,9 @@ from tony.frameworks.framework_interface import TaskView
 from tony.linux import os_errors, process
 from tony.linux.process import has_marker, read_own_peak
 from tony.linux.process_usage import ProcessUsage
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.log_name import LogName
 from tony.model.masking import SecretMask
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
 

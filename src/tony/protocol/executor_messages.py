@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from tony.model.codec import Json
-from tony.model.exit_status import ExitStatus
+from tony.model.program_exit import ExitStatus
 from tony.model.value_class import value_class
 from tony.protocol.launch import TaskLaunch
 from tony.protocol.messages import Message

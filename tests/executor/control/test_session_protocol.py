@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.executor.control.session_protocol import LinkState, SessionProtocol
-from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.client_messages import GetReport
 from tony.protocol.executor_messages import (
     Ack,

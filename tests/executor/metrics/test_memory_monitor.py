@@ -14,7 +14,7 @@ from tests.facts import mentions
 from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.program.process_tree import ProcessTree
 from tony.linux import cgroup
-from tony.model.exit_status import ExitReason
+from tony.model.program_exit import ExitReason
 from tony.protocol import executor_messages as msg
 
 pytestmark = pytest.mark.slow

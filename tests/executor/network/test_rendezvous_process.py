@@ -14,7 +14,7 @@ from tests.executor.fake_am import Guest, Master
 from tests.executor.horovod_client import ask
 from tests.support.waiting import block_until
 from tony.linux import process
-from tony.model.exit_status import ExitReason
+from tony.model.program_exit import ExitReason
 from tony.model.setting_choices import RendezvousKind
 from tony.protocol import executor_messages as msg
 

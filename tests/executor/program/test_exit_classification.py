@@ -9,7 +9,7 @@ import pytest
 from tests.facts import mentions
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, explain_missing_file
 from tony.linux.process import format_signal
-from tony.model.exit_status import ExitReason
+from tony.model.program_exit import ExitReason
 from tony.model.staged_files import LeftOut
 
 GOOD = ProcessExit(process=0, code=0, signum=None, at=1.0)

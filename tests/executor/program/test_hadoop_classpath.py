@@ -21,7 +21,7 @@ from tony.executor.program import hadoop_classpath
 from tony.executor.program.hadoop_classpath import HadoopClasspath, expand_folders, find, is_enabled
 from tony.executor.program.spawn import Reaper
 from tony.linux.process import is_alive
-from tony.model.exit_status import ExitReason
+from tony.model.program_exit import ExitReason
 from tony.protocol import executor_messages as msg
 from tony.protocol.launch import ContainerPart
 

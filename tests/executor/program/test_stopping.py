@@ -12,7 +12,7 @@ from tests.executor.fake_am import Guest, Master
 from tests.facts import mentions
 from tests.support.waiting import block_until
 from tony.linux import process
-from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol import executor_messages as msg
 
 pytestmark = pytest.mark.slow

@@ -32,9 +32,9 @@ from tony.frameworks.framework_interface import keep_host
 from tony.frameworks.registry import home_of, load
 from tony.history.event_log import MAX_LINE_BYTES
 from tony.model.codec import Json, from_plain, to_plain
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Timeouts
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.submission_record import JobRecord
 from tony.protocol.executor_messages import Attach, ProgramExited, Reported, StartProgram, StopProgram
 from tony.protocol.framing import decode

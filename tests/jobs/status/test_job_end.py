@@ -20,11 +20,11 @@ from tony.history.json_files import write_json
 from tony.jobs.status.job_end import close_lost
 from tony.jobs.status.report_from_log import build_last_report
 from tony.model.actor import Actor
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.failure import FailureClass
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import Submitter

@@ -12,7 +12,7 @@ from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import container_loss, containers, role_readiness, task_attempts, task_exit
 from tony.core.transitions import TaskMove
-from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.states import TaskState
 
 #: Seconds to wait for the end of its container, after a program was stopped externally: it gives the cause.

@@ -24,8 +24,8 @@ from tony.core.steps import (
     task_attempts,
 )
 from tony.core.transitions import TaskMove
-from tony.model.exit_status import ExitStatus
 from tony.model.failure import ContainerLoss, Failure, FailureCause
+from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import RestartScope, RoleKind, StopOn
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 

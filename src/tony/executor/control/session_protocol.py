@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
-from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Ack,
     Attach,

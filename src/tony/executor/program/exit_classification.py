@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tony.linux.process import format_signal
-from tony.model.exit_status import ExitReason
+from tony.model.program_exit import ExitReason
 from tony.model.staged_files import LeftOut
 from tony.units import format_duration
 

@@ -20,12 +20,12 @@ from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
 from tony.errors import InvalidTransitionError, RecordError
 from tony.history.event_log import LogEntry, settings_digest
-from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import ROLE_NAME, TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead, head_of_report
+from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.staged_files import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import LINKEDIN_TONY, RECORD_VERSION, JobRecord

@@ -1,4 +1,4 @@
-"""Exit status of one user process."""
+"""How a user program exited: the reason, its exit code or signal, and its resource usage."""
 
 from __future__ import annotations
 
