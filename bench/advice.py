@@ -24,7 +24,7 @@ from tony.advice.heuristic import Heuristic
 from tony.advice.patch import apply
 from tony.client.submission import check
 from tony.history.job_record import record_of
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 TITLE = "A job before and after what is proposed for it"
 

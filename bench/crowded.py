@@ -29,8 +29,8 @@ from tony.client.credential_creation import make_credentials
 from tony.frameworks import registry
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import JobFolder
 from tony.model.setting_choices import TlsMode
+from tony.model.state_directory import JobFolder
 from tony.model.states import TaskState
 from tony.protocol.client_messages import GetReport, Report
 from tony.protocol.hello import PeerKind

@@ -23,7 +23,7 @@ from tests.support.executor_load import container_of
 from tony.am.recovery import recover_state
 from tony.jobs.am_client import request_report
 from tony.model.codec import from_plain
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.states import TaskState
 from tony.model.submission_record import JobRecord
 

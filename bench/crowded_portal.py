@@ -33,7 +33,7 @@ from tony.linux.socket_owners import peer_uid
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.login_credentials import TokenFile

@@ -26,7 +26,7 @@ from tony.errors import TonyError
 from tony.history.event_log import read, segments
 from tony.jobs import am_client
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.states import JobState, TaskState
 
 #: Programs of a job.

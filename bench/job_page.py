@@ -29,7 +29,7 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.isolated_interpreter import settle
 from tony.model.codec import to_plain
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.testing.sample_jobs import build_prepared_job
 from tony.web.app import create

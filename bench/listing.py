@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.harness import CannotRunError, Figures, Result, at_most, interleaved
 from bench.measured_processes import Workshop, tony, wait_all
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 TITLE = "Listing a thousand jobs"
 

@@ -15,7 +15,7 @@ from bench.measured_processes import Workshop, interpreter, tony, wait_all
 from tony.core.events import Started
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_summary
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 
 TITLE = "A hundred jobs submitted at once"

@@ -27,7 +27,7 @@ import sys, time
 from pathlib import Path
 from tony.client.staging import stage
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 home, job, source = Home(Path(sys.argv[1])), sys.argv[2], sys.argv[3]
 folder = home.job(job)
 folder.path.mkdir(parents=True)

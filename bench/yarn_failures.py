@@ -30,7 +30,7 @@ from bench.yarn import running
 from tony.errors import TonyError
 from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 
 TITLE = "kill -9 in a job of four on a small Hadoop cluster"
 

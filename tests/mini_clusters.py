@@ -19,7 +19,7 @@ from tony.mini.cluster import MiniCluster
 from tony.mini.daemons import tool_command
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.mini.software import cache_folder, find_folder, find_java, find_maven
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 #: Two queues that may both grow to the whole cluster, and two simulated GPUs on nm1: jobs without GPUs are unaffected.
 SHARED = {
@@ -42,7 +42,7 @@ SMALL_NODES = {
 #: Ends a cluster when its own standard input ends.
 _WATCH = (
     "import os, sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; sys.stdin.read(); "
-    "from tony.mini.cluster import MiniCluster; from tony.model.layout import Home; "
+    "from tony.mini.cluster import MiniCluster; from tony.model.state_directory import Home; "
     "import shutil; MiniCluster(Home(Path(sys.argv[2])), os.environ).stop(); shutil.rmtree(sys.argv[2])"
 )
 

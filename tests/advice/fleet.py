@@ -26,11 +26,11 @@ from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
-from tony.model.layout import Home, JobFolder
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.progress import CheckpointRecord, Progress
 from tony.model.setting_choices import RoleKind
 from tony.model.staged_files import StagedJob
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 

@@ -12,8 +12,8 @@ from tony.advice.facts import Facts
 from tony.advice.facts_loader import load_facts
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_spec import GIB, JobSpec
-from tony.model.layout import Home
 from tony.model.setting_choices import RoleKind
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 
 

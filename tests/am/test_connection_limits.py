@@ -14,8 +14,8 @@ from tony.isolated_interpreter import command
 from tony.linux.resource_limits import allow_open_files
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import JobFolder
 from tony.model.setting_choices import AfterCondition
+from tony.model.state_directory import JobFolder
 from tony.testing.sample_jobs import build_prepared_job
 
 #: Runs `allow_connections` under limits of its own, and says what became of them.

@@ -30,8 +30,8 @@ from tony.model.codec import to_plain
 from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
-from tony.model.layout import JobFolder
 from tony.model.program_exit import ExitStatus
+from tony.model.state_directory import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState
 from tony.protocol.client_messages import Report, Watch
 from tony.protocol.hello import PeerKind

@@ -22,8 +22,8 @@ from tony.history.job_record import read_summary
 from tony.history.replay import replay
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import JobFolder
 from tony.model.setting_choices import TlsMode
+from tony.model.state_directory import JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
 from tony.testing.sample_jobs import build_prepared_job

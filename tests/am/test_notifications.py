@@ -28,8 +28,8 @@ from tony.am.notifications import Notifications
 from tony.client.certificate_authority import CertificateAuthority
 from tony.model.job_report import JobReport
 from tony.model.job_spec import NOTICES, JobSpec, Notify, Role
-from tony.model.layout import Home
 from tony.model.program_exit import ExitStatus
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import TaskPart

@@ -27,7 +27,7 @@ from tony.am import web_listener
 from tony.am.page_process import PageProcess
 from tony.am.web_listener import WebListener
 from tony.linux.process import children, environment_of, is_alive
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.allocator_interface import PageProxy
 
 HOST, PROXY = "127.0.0.1", "http://rm.example.org:8088/proxy/application_1_0001/"

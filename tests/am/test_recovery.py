@@ -12,7 +12,7 @@ from tony.am.recovery import apply_stored_kill_requests
 from tony.core.events import Event, KillRequested
 from tony.history.job_record import KillRequest, save_kill_request
 from tony.model.actor import Actor
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 

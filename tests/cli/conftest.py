@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tony.cli.main import main
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tests.jobs.fake_am import FakeAm
 from tests.support.waiting import wait_until
 from tony.client import python_api
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 
 
 class Beside:

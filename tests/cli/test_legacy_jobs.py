@@ -13,7 +13,7 @@ from tests.facts import mention_each, mentions
 from tony.cli.commands.legacy_submit import copy_settings_file
 from tony.config.legacy.flags import Flags
 from tony.errors import ConfigError
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 SMALL = {
     "tony.worker.instances": "2",

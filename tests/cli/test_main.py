@@ -29,7 +29,7 @@ from tony.errors import (
 )
 from tony.frameworks.registry import names
 from tony.history.job_record import write_summary
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
 

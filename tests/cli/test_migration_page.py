@@ -11,7 +11,7 @@ import pytest
 import tony
 from tests.cli.conftest import Tony
 from tests.config.legacy.jobs import write
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 PAGE = Path(__file__).parents[2] / "docs" / "migrating.md"
 #: As the page has them.

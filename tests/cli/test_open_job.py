@@ -29,9 +29,9 @@ from tony.jobs.portal_client.known_portals import is_private, normalize_address
 from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import Restarts
-from tony.model.layout import Home
 from tony.model.progress import Progress
 from tony.model.progress_rules import measure_job
+from tony.model.state_directory import Home
 from tony.portal.access.login_credentials import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create

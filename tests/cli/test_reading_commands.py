@@ -34,8 +34,8 @@ from tony.model.codec import from_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, Restarts
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 

@@ -18,8 +18,8 @@ from tony.history.job_record import write_summary
 from tony.model.failure import FailureCause, FailureClass
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, MIB, JobSpec
-from tony.model.layout import Home, JobFolder
 from tony.model.setting_choices import RoleKind
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry

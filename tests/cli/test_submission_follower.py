@@ -32,7 +32,7 @@ from tony.errors import ExitCode
 from tony.history.job_record import write_summary
 from tony.model.failure import FailureCause, FailureClass
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 

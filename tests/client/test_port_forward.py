@@ -20,7 +20,7 @@ from tony.errors import UserError
 from tony.history.job_record import write_summary
 from tony.jobs.am_client import is_answering
 from tony.model.ids import TaskId
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.messages import Message
 from tony.protocol.tunnel_messages import OpenTunnel, TunnelFailed

@@ -20,7 +20,7 @@ from tony.jobs.portal_client import client as portal_client
 from tony.jobs.portal_client import view as portal_view
 from tony.jobs.portal_client.known_portals import KeptToken, keep_token
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.access.login_credentials import TokenFile
 from tony.protocol.client_messages import GetStacks, RestartJob
 from tony.protocol.messages import SetLogLevel, Stacks

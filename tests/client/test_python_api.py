@@ -27,7 +27,7 @@ from tony.history.job_record import write_summary
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.state_dir import get_user_name
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.client_messages import GetStacks, RestartJob
 from tony.protocol.messages import SetLogLevel, Stacks

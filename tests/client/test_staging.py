@@ -13,8 +13,8 @@ from tony.client import staging
 from tony.client.staging import stage
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec, Role
-from tony.model.layout import Home
 from tony.model.staged_files import Placement, StagedJob
+from tony.model.state_directory import Home
 from tony.storage.environments.localization import localize
 
 

@@ -20,7 +20,7 @@ from tony.errors import ConfigError, Problem, SchedulerError, StorageError
 from tony.history.job_record import read_job
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec, Resources, Role
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tony.linux.process import is_alive, is_stopped, with_marker
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 
 #: Seconds. These machines have two noisy cores; nothing here is a measurement.
 CEILING = 120.0

@@ -9,7 +9,7 @@ from tests.support.child_modules import module_setting
 from tests.support.faults.injector import FaultInjector
 from tests.support.faults.plan import PlannedFault
 from tony.history.job_record import read_job
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 
 #: A setting of the local scheduler: executors that have the network faults that a test injects.
 FAULTY_EXECUTORS = module_setting("executor", "faulty_executor", "orders")

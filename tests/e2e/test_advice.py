@@ -15,7 +15,7 @@ from tony.advice.patch import apply
 from tony.advice.recommendation import Advice
 from tony.client.submission import check
 from tony.history.job_record import record_of
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.units import parse_size
 
 pytestmark = pytest.mark.e2e

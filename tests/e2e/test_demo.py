@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.lab import load_script, until
 from tests.web.sample_jobs import keep
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 ROOT = Path(__file__).parents[2]
 JOB = "local-20260101-000000-0a1b2c"

@@ -14,7 +14,7 @@ from tony.history.job_record import record_of
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import MarkerKind
 from tony.jobs.am_client import send_command
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.protocol.client_messages import RestartJob
 
 pytestmark = pytest.mark.e2e

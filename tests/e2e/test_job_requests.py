@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.lab import Lab
 from tony.core.events import REQUESTS
 from tony.jobs.state_dir import get_user_name
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 pytestmark = pytest.mark.e2e
 

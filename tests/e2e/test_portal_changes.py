@@ -12,7 +12,7 @@ from tests.e2e.lab import Lab, until
 from tests.web.home_source import HomeSource
 from tests.web.serving import served
 from tony.core.events import REQUESTS
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.access.login_credentials import TokenFile
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator

@@ -16,7 +16,7 @@ from tony.history.json_files import write_json
 from tony.model.failure import FailureClass
 from tony.model.job_spec import JobSpec
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 
 OTHER = "local-20260102-000000-0a1b2c"

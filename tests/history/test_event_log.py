@@ -34,9 +34,9 @@ from tony.history.event_log import (
 )
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import JobFolder
 from tony.model.masking import redact
 from tony.model.setting_choices import RoleKind
+from tony.model.state_directory import JobFolder
 
 CLASSES: list[Any] = list(ev.EVENTS.values())
 ANY_EVENT: st.SearchStrategy[ev.Event] = st.sampled_from(CLASSES).flatmap(values)

@@ -9,7 +9,7 @@ from tony.core.events import Event, FailureClassified, FailureResponse, SessionO
 from tony.history.event_log import segments
 from tony.history.event_queries import TELLING, list_lone_restarts, read_session_reasons, read_session_sizes
 from tony.model.ids import TaskId
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 def test_reasons(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tony.history.job_record import (
     write_summary,
 )
 from tony.history.json_files import write_json
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import RECORD_VERSION
 

@@ -18,8 +18,8 @@ from tony.history.job_record import read_job
 from tony.history.timeline import MarkerKind, TaskPhase, Timeline, TimelineReader, with_checkpoints
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import JobFolder
 from tony.model.setting_choices import AfterCondition
+from tony.model.state_directory import JobFolder
 
 LOGS = Path(__file__).parent.parent / "logs"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from tony.model.codec import from_plain, to_plain
 from tony.model.failure import ExitFacts, Failure, FailureCause, FailureClass
 from tony.model.job_report import AmReport, JobReport
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import Home, JobFolder
 from tony.model.metric_definitions import Points
 from tony.model.progress import Progress
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import PreparedJob, Scheduler, Submitter

@@ -15,7 +15,7 @@ from tony.history.job_record import KillRequest, build_pending_report, load_kill
 from tony.jobs import actions
 from tony.jobs.actions import kill
 from tony.jobs.state_dir import get_user_name
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.schedulers.client_interface import Submitter
 

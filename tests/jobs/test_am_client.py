@@ -16,7 +16,7 @@ from tony.errors import ConnectionFailedError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
 from tony.jobs.am_client import AmLocation, locate_am, request_report, send_command, watch
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import KillJob, Report
 from tony.protocol.messages import Message

@@ -11,7 +11,7 @@ from tony.errors import InfraError, KilledError, PlatformError, ProgramError, To
 from tony.jobs.failure_text import build_error, find_hints, format_outcome, format_report
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 
 

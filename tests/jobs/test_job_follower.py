@@ -23,7 +23,7 @@ from tony.jobs.log_files import LogLine, Selection
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 

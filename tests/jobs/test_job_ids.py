@@ -13,7 +13,7 @@ from tony.jobs.job_ids import create_job_id, find_unique_suffix, list_job_ids, r
 from tony.jobs.remote import remote_job_sync
 from tony.model.ids import JOB_ID
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 A = "local-20260101-000000-aaaaaa"
 B = "local-20260101-000001-bbbbbb"

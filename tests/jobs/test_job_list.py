@@ -16,7 +16,7 @@ from tony.jobs.job_list import Filter, list_ended_jobs, list_jobs
 from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
 from tony.schedulers.client_interface import ListEntry

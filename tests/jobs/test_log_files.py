@@ -24,8 +24,8 @@ from tony.jobs.log_files import (
     find_log_files,
     open_readers,
 )
-from tony.model.layout import Home, JobFolder
 from tony.model.log_name import LogName
+from tony.model.state_directory import Home, JobFolder
 
 OUT = LogName("worker", 0, 1, 1, "out")
 FILE = "worker-0.s1.t1.out"

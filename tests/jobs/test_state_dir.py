@@ -10,7 +10,7 @@ import pytest
 
 from tony.errors import StorageError, UserError
 from tony.jobs.state_dir import find_state_dir, prepare
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 def test_where_the_state_directory_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_files import user_name
 from tony.mini.daemon_requests import send_request
 from tony.mini.daemons import MARKER
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 SOURCE = str(Path(tony.__file__).parents[1])
 RUN = "import sys; from tony.cli.main import main; sys.exit(main())"

@@ -26,7 +26,7 @@ from tony.mini.daemons import MARKER
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, Label, MiniOptions
 from tony.mini.processes import log_tail
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tony.history.metrics_reader import Metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.status.report_from_log import StatusFromLog
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import read
 from tony.storage.stores.local_store import LocalStore

@@ -12,7 +12,7 @@ from tony.errors import TonyError
 from tony.hadoop.logs import java_serialization, tfile
 from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs
 from tony.hadoop.logs.log_files import MalformedLogFileError
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 
 _APPLICATION = "application_1795272430499_12345"
 

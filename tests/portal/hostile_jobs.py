@@ -28,7 +28,7 @@ from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.portal.histories.history_locations import open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes

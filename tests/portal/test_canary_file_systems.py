@@ -18,7 +18,7 @@ from tests.portal.hostile_jobs import Neighbourhood, build_neighbourhood, portal
 from tony.errors import UserError
 from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import Role
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.histories.history_locations import SCHEMES, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 

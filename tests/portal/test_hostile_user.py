@@ -36,7 +36,7 @@ from tests.portal.hostile_jobs import (
     wait_for,
 )
 from tests.portal.tensorboard.test_tensorboard_manager import until
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 

@@ -20,7 +20,7 @@ from tony.core.events import AttemptStarted, Event, Granted, SessionOpened
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.model.job_query import JobsPage, Query
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.portal.histories.history_locations import describe_absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs

@@ -29,7 +29,7 @@ from tony.linux import thread_pools
 from tony.linux.thread_pools import act_for, to_thread
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.portal import indexed_jobs as module
 from tony.portal.access.listen_options import ListenOptions

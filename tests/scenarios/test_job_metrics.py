@@ -13,7 +13,7 @@ from tests.scenarios.conftest import only_on
 from tests.yarn.lab import YarnLab, user
 from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics, request_stacks
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.protocol.client_messages import Measured
 from tony.protocol.messages import Stacks
 

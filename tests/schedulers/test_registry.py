@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers import registry
 
 

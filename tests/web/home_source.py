@@ -8,7 +8,7 @@ import threading
 
 from tony.linux.thread_pools import to_thread
 from tony.model.job_query import JobsPage, Query
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.histories.history_locations import open_location
 from tony.portal.histories.scanner import Scanner
 from tony.portal.indexed_jobs import IndexedJobs

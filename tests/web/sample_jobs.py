@@ -20,8 +20,8 @@ from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
 from tony.model.log_name import LogName
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.testing.sample_jobs import build_prepared_job
 from tony.web.user_authentication import TrustedProxy

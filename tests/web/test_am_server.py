@@ -21,7 +21,7 @@ from tony.history.job_record import read_summary
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.web import am_server
 from tony.web.am_server import AmServer, PageServerConfig, _derive_origins, _reverse_lookup, build_auth_config

@@ -13,7 +13,7 @@ from schemathesis import Case, GenerationMode
 
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, keep
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.web.api.operation import Operation
 from tony.web.api.server import OPERATIONS
 from tony.web.app import create

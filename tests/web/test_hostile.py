@@ -23,7 +23,7 @@ from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.failure import Failure, FailureCause, FailureClass
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 

@@ -13,7 +13,7 @@ from tests.advice.jobs import memory_over_asked
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import TEST_PROXY, fetch
 from tony.history.event_log import segments
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.web import job_advice
 from tony.web.app import create
 from tony.web.authorization import AuthMethod, User

@@ -15,7 +15,7 @@ from tests.web.sample_jobs import TEST_PROXY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.history.job_record import read_summary
 from tony.model.job_query import JobsPage, Query
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.indexed_jobs import PortalView
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator

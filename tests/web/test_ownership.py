@@ -22,7 +22,7 @@ from tests.web.sample_jobs import TEST_PROXY, fetch, keep
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.web.api.operation import Operation
 from tony.web.api.server import OPERATIONS
 from tony.web.app import create

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.web.sample_jobs import as_peer, keep
 from tests.web.serving import served
 from tests.web.test_am_server import Running
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 

@@ -19,9 +19,9 @@ from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
 from tony.model.progress_rules import measure_job
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import load_assets

@@ -17,8 +17,8 @@ from tony.errors import SchedulerError
 from tony.history.job_record import read_summary
 from tony.jobs.remote import remote_job_files
 from tony.model.ids import TaskId
-from tony.model.layout import Home
 from tony.model.log_name import LogName
+from tony.model.state_directory import Home
 from tony.schedulers import registry
 from tony.schedulers.client_interface import WebLink
 from tony.web.app import create

@@ -16,7 +16,7 @@ from tests.web.sample_jobs import keep
 from tests.web.serving import served
 from tony.linux.resource_limits import allow_open_files
 from tony.linux.socket_owners import peer_uid
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.web import uvicorn_server
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator

@@ -10,7 +10,7 @@ import pytest
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import TEST_PROXY, as_peer, fetch, keep
 from tony.errors import RecordError
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.indexed_jobs import PortalView
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator

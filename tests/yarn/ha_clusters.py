@@ -28,7 +28,7 @@ from tony.mini.daemons import MiniDaemon
 from tony.mini.free_ports import choose_ports
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, MiniOptions
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 #: The members of each pair, as the cluster's daemons are called.
 PAIRS: Final = {"rm": ("rm", "rm2"), "nn": ("nn", "nn2")}

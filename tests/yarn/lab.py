@@ -14,7 +14,7 @@ from tests.e2e.lab import CEILING, ENDED, Lab, command_of, one_user, until
 from tests.mini_clusters import run_tool
 from tony.mini.cluster import MiniCluster
 from tony.mini.daemon_requests import send_request
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 
 #: Memory of a small task.
 SMALL = "128m"

@@ -15,7 +15,7 @@ import httpx
 from tests.e2e.lab import CEILING
 from tests.web.sample_jobs import as_peer
 from tests.yarn.lab import user
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.histories.history_locations import open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_manager import MAX_TENSORBOARDS, TensorBoardManager

@@ -27,7 +27,7 @@ from tony.mini.cluster_state import ClusterState
 from tony.mini.daemons import MiniDaemon
 from tony.mini.options import DEFAULT_HADOOP, MiniOptions
 from tony.mini.software import find_java
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 #: Who asks comes again.

@@ -15,7 +15,7 @@ from tests.yarn.lab import CEILING, YarnLab, until, user
 from tony.history import event_log
 from tony.history.job_record import record_of
 from tony.history.replay import replay
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

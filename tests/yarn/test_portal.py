@@ -23,7 +23,7 @@ from tests.yarn.portals import history, seen
 from tests.yarn.portals import until as until_true
 from tony.linux.process import is_alive
 from tony.mini.daemon_requests import send_request
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 pytestmark = [
     pytest.mark.e2e,

@@ -17,7 +17,7 @@ from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import DirectoryJobView
 from tony.linux.thread_pools import to_thread
 from tony.model.job_summary import JobHead
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 
 JobLister = Callable[[JobRecord], Awaitable[Iterable[JobHead]]]

@@ -50,8 +50,8 @@ from tony.model.actor import Actor, ActorKind
 from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
-from tony.model.layout import JobFolder
 from tony.model.setting_choices import TlsMode
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import RpcServer

@@ -15,7 +15,7 @@ from tony.history.event_log import read, segments
 from tony.history.job_record import KillRequest, load_kill_request
 from tony.history.replay import replay
 from tony.model.actor import Actor
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.schedulers.allocator_interface import KnownContainer
 

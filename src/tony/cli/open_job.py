@@ -12,7 +12,7 @@ from tony.cli.options import F, home, job_id
 from tony.cli.terminal.output import warn
 from tony.history.job_record import read_summary
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 
 if TYPE_CHECKING:
     from tony.jobs.directory.view import DirectoryJobView

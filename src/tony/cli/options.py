@@ -16,7 +16,7 @@ from tony.history.job_record import record_of
 from tony.jobs.job_ids import LAST, list_job_ids, resolve
 from tony.jobs.state_dir import find_state_dir
 from tony.model.ids import TaskId
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 if TYPE_CHECKING:  # older releases of click have no type argument here
     TextType = click.ParamType[str]

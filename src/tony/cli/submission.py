@@ -21,7 +21,7 @@ from tony.isolated_interpreter import settle
 from tony.model.ids import TaskId, parse_role
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.schedulers.registry import list_built_in_names
 

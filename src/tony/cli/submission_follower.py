@@ -21,7 +21,7 @@ from tony.jobs.actions import kill
 from tony.jobs.failure_text import format_report
 from tony.jobs.job_follower import Viewer, follow, raise_first_error
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 
 #: A coroutine that runs while a job is followed, with the view for its messages; cancelled when the job has ended.

@@ -24,7 +24,7 @@ from tony.jobs.log_files import select_named_tasks
 from tony.jobs.status import job_status
 from tony.linux.socket_owners import is_ours, peer_uid
 from tony.model.ids import TaskId
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.rpc.sockets import describe_error
 from tony.rpc.tunnel import carry, reset

@@ -12,8 +12,8 @@ from tony.config.files.path_settings import FileEntry, parse_file_entry
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import MIB, JobSpec
-from tony.model.layout import Home, JobFolder
 from tony.model.staged_files import LeftOut, Placement, StagedItem, StagedJob, StagedRole
+from tony.model.state_directory import Home, JobFolder
 from tony.storage.archives.tar_writer import FileChangedError
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache, Stored

@@ -28,10 +28,10 @@ from tony.jobs.status import aborted_submissions
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, to_plain
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import Home, JobFolder
 from tony.model.masking import redact
 from tony.model.setting_choices import TlsMode
 from tony.model.staged_files import StagedJob
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers

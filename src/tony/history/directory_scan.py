@@ -17,7 +17,7 @@ from tony.history.json_files import read_json
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.ids import JOB_ID
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 
 #: Stale or duplicate lines after which the index is rewritten.

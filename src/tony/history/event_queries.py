@@ -13,7 +13,7 @@ from tony.core.events import Event, FailureClassified, FailureResponse, GangSize
 from tony.errors import RecordError, StorageError
 from tony.history import event_log
 from tony.history.event_log import LogEntry, decode_entry, read_lines, segments
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 
 #: Bytes per read when an event log is read backwards from its end.
 _BLOCK = 64 << 10

@@ -13,7 +13,7 @@ from tony.history.json_files import decode_json, limit_decoding, read_if_valid, 
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.job_spec import Role
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 

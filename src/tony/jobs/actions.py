@@ -17,7 +17,7 @@ from tony.jobs.state_dir import get_user_name
 from tony.jobs.status import aborted_submissions, job_status
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import LIVING_TASK_STATES, JobState
 from tony.protocol.client_messages import KillJob, RestartJob
 from tony.protocol.error_codes import Code

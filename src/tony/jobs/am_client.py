@@ -16,7 +16,7 @@ from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, JobCredentials

@@ -21,7 +21,7 @@ from tony.jobs.status import job_status
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
 from tony.schedulers import registry

@@ -11,7 +11,7 @@ from tony.errors import UnknownJobError
 from tony.history.directory_scan import find_newest_job, list_job_folders, scan
 from tony.linux.files import replace_file
 from tony.model.ids import JOB_ID
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers import registry
 from tony.units import format_count, format_first
 

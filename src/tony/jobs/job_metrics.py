@@ -12,10 +12,10 @@ from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
 from tony.model.metric_definitions import MAX_POINTS, OF_PROGRAMS, PROGRAM, Points
 from tony.model.progress import JobProgress, Progress, TaskProgress
 from tony.model.progress_rules import measure_job, measure_task
+from tony.model.state_directory import JobFolder
 from tony.model.states import JobState, TaskState
 
 #: Tasks per request to the AM.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tony.errors import StorageError, UserError
 from tony.linux.home_folder import expand_home, find_home_folder
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 #: Environment variable with its path.
 VARIABLE = "TONY_HOME"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tony.mini.layout import ClusterLayout
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 #: Property that marks the configuration of such a cluster.
 PROPERTY = "tony.mini"

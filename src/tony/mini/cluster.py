@@ -27,7 +27,7 @@ from tony.mini.free_ports import choose_ports
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import MiniOptions
 from tony.mini.software import fetch, find_java
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 #: Seconds for a cluster to start; it takes about 10.
 START_TIMEOUT_SECONDS = 120.0

@@ -28,7 +28,7 @@ from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.portal.histories.history_locations import is_own_location, is_state_directory, split_file_system
 from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.histories.scan_threads import ScanThreads

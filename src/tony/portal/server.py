@@ -18,7 +18,7 @@ from tony.errors import InfraError
 from tony.isolated_interpreter import settle
 from tony.jobs.portal_client.known_portals import publish_address
 from tony.linux.socket_owners import peer_uid
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.login_credentials import TokenFile
 from tony.portal.access.login_routes import LoginRoutes

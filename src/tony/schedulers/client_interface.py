@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from tony.errors import InfraError, Problem
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.capabilities import Capabilities

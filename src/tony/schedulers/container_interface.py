@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from tony.model.layout import JobFolder
 from tony.model.staged_files import StagedItem
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials, TaskLaunch
 

@@ -12,7 +12,7 @@ from tony.errors import InfraError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from tony.model.layout import Home
+    from tony.model.state_directory import Home
     from tony.model.submission_record import JobRecord
     from tony.schedulers.capabilities import Capabilities
     from tony.schedulers.client_interface import Scheduler, Submitter

@@ -11,7 +11,7 @@ from typing import cast
 
 from tony.errors import Problem
 from tony.model.job_spec import SettingValue
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.schedulers.registry import package_of
 from tony.units import parse_duration, parse_size
 

@@ -6,8 +6,8 @@ import secrets
 from pathlib import Path
 
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
-from tony.model.layout import Home
 from tony.model.staged_files import StagedJob
+from tony.model.state_directory import Home
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.client_interface import PreparedJob

@@ -30,7 +30,7 @@ from tony import clock
 from tony.linux.process import set_not_dumpable, set_parent_death_signal
 from tony.linux.socket_owners import peer_uid
 from tony.model.codec import from_plain
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.web.app import create
 from tony.web.job_provider import SingleJobProvider
 from tony.web.user_authentication import AuthConfig, Authenticator, TrustedProxy

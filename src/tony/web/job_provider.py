@@ -26,8 +26,8 @@ from tony.linux.thread_pools import Lane, to_thread
 from tony.model.codec import from_plain
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
 from tony.model.masking import redact
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import KillJob, RestartJob
 from tony.protocol.messages import SetLogLevel, Stacks

@@ -19,7 +19,7 @@ from tony.config.load import load
 from tony.history.event_log import segments
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.units import format_exact_size
 
 

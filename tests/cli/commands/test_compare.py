@@ -19,7 +19,7 @@ from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, Sett
 from tony.model.codec import to_plain
 from tony.model.job_report import Used
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 OTHER = JOB[:-1] + "d"
 

@@ -10,7 +10,7 @@ from tests.cli.conftest import Tony
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 OTHER = "local-20260102-000000-0a1b2c"
 

@@ -23,7 +23,7 @@ from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.state_dir import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 from tony.portal.access.login_credentials import TokenFile
 from tony.protocol.client_messages import GetStacks, RestartJob

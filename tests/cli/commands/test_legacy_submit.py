@@ -21,7 +21,7 @@ from tests.jobs.recording_scheduler import Desk, Office
 from tony.cli.submission_follower import follow_to_end
 from tony.cli.submission_signals import SignalGuard
 from tony.config.legacy.flags import FLAGS
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers import registry
 
 COMMANDS = ("cluster-submit", "local-submit", "notebook-submit")

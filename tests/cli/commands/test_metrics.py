@@ -21,8 +21,8 @@ from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.job_metrics import sort_series
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import Home, JobFolder
 from tony.model.metric_definitions import Points
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 
 MANY = JobSpec(name="digits", command="true", roles={"worker": Role(instances=30)})

@@ -13,7 +13,7 @@ from tests.facts import mentions
 from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
 from tony.jobs.portal_client.known_portals import publish_address
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers.client_interface import Submitter
 from tony.schedulers.local.submitter import LocalSubmitter
 

@@ -19,8 +19,8 @@ from tony.cli.text.timeline_text import format_headline, format_timeline
 from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline
-from tony.model.layout import Home
 from tony.model.setting_choices import RoleKind
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 
 

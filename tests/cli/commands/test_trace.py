@@ -13,7 +13,7 @@ from tests.jobs.fake_am import JOB, failed, recorded
 from tests.jobs.test_otlp_export import check, collector, spans_of
 from tony import clock
 from tony.history.job_record import write_summary
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tony.cli.terminal.live_status import LiveView
 from tony.cli.text.status_text import format_live_table
 from tony.jobs.log_files import LogLine
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
 from tony.model.log_name import LogName
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 
 WORKER = LogName("worker", 0, 1, 1, "out")

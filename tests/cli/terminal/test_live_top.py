@@ -25,10 +25,10 @@ from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.job_metrics import Reports, find_job_progress, find_task_progress
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
-from tony.model.layout import Home
 from tony.model.metric_definitions import Points
 from tony.model.progress import Progress, TaskProgress
 from tony.model.progress_rules import measure_task
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 
 WITH_GPUS = JobSpec(

@@ -11,8 +11,8 @@ from tests.jobs.fake_am import recorded, standing
 from tony.cli.terminal import plain_status
 from tony.cli.terminal.plain_status import PlainView
 from tony.jobs.log_files import LogLine
-from tony.model.layout import Home
 from tony.model.log_name import LogName
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 
 

@@ -45,7 +45,7 @@ from tony.model.codec import from_plain, to_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 
 _LOGS = Path(__file__).parents[2] / "logs"

@@ -18,7 +18,7 @@ from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import OTHERS, DirectoryJobView
 from tony.linux.thread_pools import set_user
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 async def test_new_events_are_followed(home: Home) -> None:

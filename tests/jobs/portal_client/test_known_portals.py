@@ -13,7 +13,7 @@ from tony.history.json_files import write_json
 from tony.jobs.portal_client.known_portals import find_running, publish_address
 from tony.linux import process
 from tony.model.codec import to_plain
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.portal_client.view import PortalJobView
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 
 _LOG = "worker-0.s1.t1.out"

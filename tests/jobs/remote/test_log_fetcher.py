@@ -27,7 +27,7 @@ from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
 from tony.jobs.remote.log_mirror import Mirror, complete
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import Message

@@ -21,7 +21,7 @@ from tony.jobs.remote import remote_job_files as far_module
 from tony.jobs.remote import scheduler_logs
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.model.codec import to_plain
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import LINKEDIN_TONY
 from tony.schedulers import registry
 from tony.schedulers.client_interface import LogSink, WebLink

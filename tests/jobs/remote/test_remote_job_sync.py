@@ -31,7 +31,7 @@ from tony.model.actor import Actor, ActorKind
 from tony.model.codec import to_plain
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import TaskId
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tony.jobs.state_dir import prepare
 from tony.jobs.status.aborted_submissions import mark_submission, remove_aborted_submissions
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 
 ONE, TWO = "local-20260131-000000-aaaaaa", "local-20260131-000000-bbbbbb"
 

@@ -23,8 +23,8 @@ from tony.model.actor import Actor
 from tony.model.failure import FailureClass
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
 from tony.model.program_exit import ExitReason, ExitStatus
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import Submitter

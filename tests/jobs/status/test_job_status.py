@@ -31,7 +31,7 @@ from tony.jobs.remote.remote_job_sync import cache_report, load_cached_report
 from tony.jobs.status import job_status
 from tony.jobs.status.job_status import add_stop_hint
 from tony.linux import process
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
 

@@ -18,7 +18,7 @@ from tony.jobs.job_follower import iterate_reports
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Timeouts
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
 from tony.schedulers.capabilities import Capabilities

@@ -12,7 +12,7 @@ from tony.errors import RecordError, UnknownJobError
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.jobs.status.report_from_log import StatusFromLog
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 

@@ -13,7 +13,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.client.credential_creation import make_credentials
 from tony.errors import UserError
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.login_credentials import TokenFile
 from tony.portal.access.login_routes import LoginRoutes

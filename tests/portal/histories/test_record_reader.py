@@ -10,7 +10,7 @@ import pytest
 
 from tests.portal.histories.test_scanner import JOBS, ended
 from tony.errors import RecordError, StorageError
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.portal.histories import job_dir_copies as module
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.job_dir_copies import RecordCache

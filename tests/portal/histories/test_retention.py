@@ -15,7 +15,7 @@ from tests.jobs.fake_am import LONG_AGO, recorded, succeeded
 from tests.portal.index_entries import NOW, head
 from tony.errors import StorageError
 from tony.history.job_record import write_summary
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.retention import (

@@ -21,7 +21,7 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.model.ids import TaskId
 from tony.model.job_query import Query
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.histories import record_reader, scanner
 from tony.portal.histories.history_layouts import build_dated_path

@@ -13,7 +13,7 @@ from tests.web.sample_jobs import keep
 from tony.errors import StorageError
 from tony.history.job_record import read_job
 from tony.model.job_spec import Role
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.portal.tensorboard import tensorboard_event_files
 from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find, find_owner, gather

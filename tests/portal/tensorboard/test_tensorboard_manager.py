@@ -22,7 +22,7 @@ import pytest
 from tests.web.sample_jobs import TEST_PROXY, as_peer, keep
 from tony.errors import InfraError
 from tony.linux.process import is_alive
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.portal.histories.history_locations import open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard import tensorboard_manager as boards_module

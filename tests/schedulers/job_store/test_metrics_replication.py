@@ -17,7 +17,7 @@ from tony.hadoop.errors import ConnectionLostError
 from tony.history.metrics_reader import Metrics
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.protocol.executor_messages import Sample
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import PreviousAttempts

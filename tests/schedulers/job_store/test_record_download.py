@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.hadoop.configuration import Configuration
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.yarn.cluster_clients import ClusterClients

@@ -14,8 +14,8 @@ import pytest
 import tony
 from tony.linux import process
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
-from tony.model.layout import Home
 from tony.model.staged_files import StagedJob
+from tony.model.state_directory import Home
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.schedulers import registry
 from tony.schedulers.client_interface import PreparedJob, Submitter

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
-from tony.model.layout import Home
 from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
+from tony.model.state_directory import Home
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.schedulers.client_interface import PreparedJob

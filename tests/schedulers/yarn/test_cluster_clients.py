@@ -18,7 +18,7 @@ from tony.hadoop.tokens import TokenCredentials, write_file
 from tony.hadoop.wire.rpc import Token
 from tony.mini import PROPERTY
 from tony.mini.cluster_files import to_xml
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers.yarn.cluster_clients import ClusterClients, find_cluster
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.storage.hdfs.delegation_tokens import (

@@ -13,7 +13,7 @@ from tony.errors import Problem
 from tony.hadoop.wire.placement import forbid_tags, require_all
 from tony.hadoop.yarn.constraint_text import parse
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers import registry
 from tony.schedulers.yarn.allocation.outstanding_requests import build_container_request
 from tony.schedulers.yarn.placement_constraints import (

@@ -13,8 +13,8 @@ from tony.config.load import load
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.errors import ConnectError
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home
 from tony.model.staged_files import InPlace, Placement, StagedItem, StagedJob, StagedRole
+from tony.model.state_directory import Home
 from tony.schedulers import registry
 from tony.schedulers.yarn.client.artifacts import collect_in_place, list_file_systems
 from tony.schedulers.yarn.cluster_clients import ClusterClients

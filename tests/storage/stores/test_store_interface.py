@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.hadoop.fake_webhdfs import FakeWebHdfs
 from tony.errors import StorageError, TonyError, UserError
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.storage.hdfs.hdfs_store import HdfsStore
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore

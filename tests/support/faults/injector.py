@@ -33,7 +33,7 @@ from tony import clock
 from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, SessionOpened, Started
 from tony.history.event_log import EventTail
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 

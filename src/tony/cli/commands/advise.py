@@ -23,7 +23,7 @@ from tony.control_characters import escape
 from tony.errors import ExitCode, UserError
 from tony.history.job_record import record_of
 from tony.model.codec import from_plain, to_plain
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.units import format_count
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tony.cli.text.status_text import find_further_sessions, find_lone_restarts,
 from tony.history.event_log import segments
 from tony.history.event_queries import read_session_reasons, read_session_sizes
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 
 #: Labels that differ from the JSON key.
 _LABELS = {"measured": "metrics"}

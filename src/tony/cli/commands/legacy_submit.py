@@ -37,7 +37,7 @@ from tony.storage.staging.remote_files_interface import RemoteFile
 
 if TYPE_CHECKING:
     from tony.jobs.job_follower import Viewer
-    from tony.model.layout import Home
+    from tony.model.state_directory import Home
 
 #: Exit code -1 of LinkedIn TonY, as a shell sees it.
 FAILED = 255

@@ -17,7 +17,7 @@ from tony.control_characters import escape
 from tony.jobs.job_ids import find_unique_suffix, list_job_ids
 from tony.jobs.job_list import Filter, Jobs, list_ended_jobs, list_jobs
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.schedulers import registry
 from tony.units import format_duration, parse_duration

@@ -15,7 +15,7 @@ from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import UserError
 from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.portal_client.known_portals import KeptToken, is_private, keep_token, load_tokens, normalize_address
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 #: Environment variable with the address of the portal.
 VARIABLE = "TONY_PORTAL"

@@ -19,8 +19,8 @@ from tony.history.job_record import read_summary, record_of
 from tony.jobs.failure_text import format_outcome, format_report
 from tony.jobs.log_files import LogLine, Selection, find_log_files, group_lines, open_readers, select_named_tasks
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
 from tony.model.log_name import ERR, OUT, STREAMS
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.schedulers.registry import has_remote_logs
 from tony.units import format_exact_size, format_first

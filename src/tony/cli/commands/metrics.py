@@ -21,8 +21,8 @@ from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_accep
 from tony.jobs.log_files import select_named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.ids import parse_role
-from tony.model.layout import JobFolder
 from tony.model.metric_definitions import Points, find_unit
+from tony.model.state_directory import JobFolder
 
 #: The series that are shown by default.
 _DEFAULT_SERIES = ("cpu", "rss", "gpu*.util", "gpu*.memory", "step", "user.*")

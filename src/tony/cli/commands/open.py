@@ -15,7 +15,7 @@ from tony.cli.terminal.output import print_json, say, say_all
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.portal_client.known_portals import find_running
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers.registry import load_submitter
 
 

@@ -15,7 +15,7 @@ from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.client.port_forward import open_proxy
 from tony.jobs.failure_text import format_outcome
 from tony.jobs.job_follower import iterate_reports
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 @click.command("proxy")

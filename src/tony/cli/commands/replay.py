@@ -12,7 +12,7 @@ from tony.errors import ExitCode, UnknownJobError
 from tony.history.event_log import place_of, read, segments
 from tony.history.job_record import read_job, read_summary
 from tony.history.replay import replay
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.units import format_count
 
 

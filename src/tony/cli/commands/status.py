@@ -22,7 +22,7 @@ from tony.cli.text.status_text import (
 from tony.errors import ConnectionFailedError, InfraError, TonyError
 from tony.model.codec import Json, to_plain
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 if TYPE_CHECKING:
     from tony.core.events import Event

@@ -22,7 +22,7 @@ from tony.control_characters import escape
 from tony.errors import InfraError
 from tony.jobs.log_files import LogLine
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 #: Seconds between two requests for the progress.
 _PROGRESS_SECONDS = 2.0

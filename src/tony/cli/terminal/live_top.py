@@ -19,8 +19,8 @@ from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, build_rows, format_t
 from tony.jobs.job_follower import iterate_reports, raise_first_error
 from tony.jobs.job_metrics import Reports, fetch_newest, find_job_progress, load_series, read_progress
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
 from tony.model.metric_definitions import Points
+from tony.model.state_directory import Home
 from tony.model.submission_record import JobRecord
 
 #: Up to this number of tasks, sparklines are drawn; with more, only the last point of each series is read.

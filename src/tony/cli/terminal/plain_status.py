@@ -12,7 +12,7 @@ from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
 from tony.jobs.log_files import LogLine
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 class PlainView:

@@ -14,7 +14,7 @@ from tony.control_characters import escape
 from tony.jobs.failure_text import format_report
 from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport, RoleSize, TaskReport
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.states import TaskState
 from tony.units import format_duration
 

@@ -12,7 +12,7 @@ from tony.history.goodput import GoodputLedger, ledger
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline, TimelineReader, with_checkpoints
 from tony.linux.thread_pools import get_current_user, lock_held
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 
 #: A timeline counts as current for this many times the seconds that it took to build, and at least for so long.

@@ -37,7 +37,7 @@ from tony.linux.inotify import ChangeWatch
 from tony.linux.thread_pools import USUAL, Lane, get_current_user, to_thread
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Stacks
 from tony.schedulers import registry

@@ -24,8 +24,8 @@ from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_query import MAX_PAGE_JOBS
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home
 from tony.model.progress import JobProgress
+from tony.model.state_directory import Home
 from tony.model.strict_json import loads
 from tony.protocol.messages import Stacks
 

@@ -16,7 +16,7 @@ from tony.errors import RecordError, StorageError, UserError
 from tony.history.json_files import read_if_valid, read_json, write_json
 from tony.linux import process
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from tony.jobs.remote.scheduler_logs import (
 )
 from tony.jobs.status import job_status
 from tony.linux.inotify import ChangeWatch
-from tony.model.layout import Home, JobFolder
 from tony.model.log_name import LogName
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.output_messages import LOG_PIECE, LogPiece, ReadLog

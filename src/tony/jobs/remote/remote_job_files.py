@@ -17,8 +17,8 @@ from tony.jobs.log_files import Selection
 from tony.jobs.remote import log_fetcher, remote_job_sync, scheduler_logs
 from tony.jobs.remote.log_mirror import complete
 from tony.linux.thread_pools import Slots, to_thread
-from tony.model.layout import Home, JobFolder
 from tony.model.log_name import STREAMS
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import LINKEDIN_TONY, JobRecord
 from tony.schedulers.client_interface import Submitter, WebLink
 

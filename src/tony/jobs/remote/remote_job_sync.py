@@ -24,7 +24,7 @@ from tony.jobs.status.job_end import add_signal_source, close_lost, remove_secre
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.client_interface import ApplicationStatus, Submitter

@@ -14,8 +14,8 @@ from tony.jobs.log_files import Selection
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
-from tony.model.layout import JobFolder
 from tony.model.log_name import STREAMS, LogName
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import LogSink, Submitter
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from tony.linux.liveness_lock import is_held, try_lock
 from tony.model.ids import JOB_ID
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.actor import Actor, ActorKind
 from tony.model.failure import FailureCause, FailureClass
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ApplicationStatus, Submitter

@@ -18,7 +18,7 @@ from tony.jobs.remote import remote_job_sync
 from tony.jobs.status.job_end import close_lost
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
 from tony.schedulers import registry

@@ -17,7 +17,7 @@ from tony.jobs.remote.remote_job_sync import forget_secrets
 from tony.linux.liveness_lock import try_lock
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import Submitter

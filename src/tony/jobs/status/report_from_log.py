@@ -20,7 +20,7 @@ from tony.linux.files import read_tail
 from tony.linux.thread_pools import lock_held
 from tony.model.failure import EXIT_CODES, Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import JobRecord
 

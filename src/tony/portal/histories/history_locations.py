@@ -13,7 +13,7 @@ from pathlib import Path
 from tony.errors import UserError
 from tony.linux.home_folder import expand_home
 from tony.model.hdfs_uri import is_address
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.storage.hdfs.hdfs_store import HdfsStore
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore

@@ -21,8 +21,8 @@ from tony.history.event_log import FORMAT, MAX_FOREIGN_LISTED_LOG_BYTES, VERSION
 from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decode_json, limit_decoding, write_json
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
-from tony.model.layout import JobFolder
 from tony.model.log_name import LogName
+from tony.model.state_directory import JobFolder
 from tony.portal.histories import jhist_reader
 from tony.portal.histories.jhist_reader import LinkedInTonyJob
 from tony.portal.job_index.index_schema import IndexEntry

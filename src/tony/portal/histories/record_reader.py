@@ -12,7 +12,7 @@ from tony.errors import RecordError, join_lines
 from tony.history.directory_scan import head_from
 from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decode_json, limit_decoding
 from tony.model.job_summary import JobHead
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.model.states import JobState
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.jhist_reader import read_head as read_jhist_head

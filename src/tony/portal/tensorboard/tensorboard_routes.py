@@ -29,7 +29,7 @@ from tony.model.ids import JOB_ID, TaskId
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.portal.histories.history_locations import open_location
 from tony.portal.indexed_jobs import IndexedJobs, PortalView

@@ -31,8 +31,8 @@ from tony.errors import InfraError
 from tony.linux.files import read_tail
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
-from tony.model.layout import JobFolder
 from tony.model.masking import redact
+from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.schedulers.job_store.event_log_replication import STORE_BACKOFF, ReplicatedJournal

@@ -12,7 +12,7 @@ from tony.linux.liveness_lock import is_held
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import PreparedJob, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES

@@ -11,7 +11,7 @@ from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.hadoop.failover import FailoverProxy, build_connection_options
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.storage.hdfs.delegation_tokens import POLICY
 from tony.storage.hdfs.hdfs_clients import HdfsClients, load_hadoop_configuration

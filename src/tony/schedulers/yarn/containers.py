@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tony.errors import PlatformError, StorageError
 from tony.hadoop.tokens import TokenCredentials, read_file, write_file
-from tony.model.layout import Home
 from tony.model.staged_files import StagedItem
+from tony.model.state_directory import Home
 from tony.protocol.launch import TaskLaunch
 from tony.schedulers.container_interface import AmContainer, ExecutorContainer, JobLaunch
 from tony.schedulers.yarn.launch_payload import JOB, PLUG_IN, TASK, JobPayload, decode_payload

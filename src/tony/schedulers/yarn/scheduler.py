@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers.client_interface import Scheduler, Submitter
 
 

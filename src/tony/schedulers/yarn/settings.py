@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from tony.errors import Problem
 from tony.model.job_spec import Role
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, load_recorded_values, read_values
 
 MIB = 1024**2

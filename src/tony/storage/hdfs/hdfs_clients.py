@@ -13,7 +13,7 @@ from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, build_usual_web_address, find_name_service
 from tony.hadoop.tokens import TokenCredentials
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin
 
 if TYPE_CHECKING:

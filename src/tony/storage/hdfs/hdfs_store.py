@@ -11,7 +11,7 @@ from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.errors import FileMissingError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.model.hdfs_uri import normalize_hdfs_uri, split_address
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.storage.hdfs.hdfs_clients import find_hdfs
 from tony.storage.stores.store_interface import PIECE, FileStore, Item, join_below
 

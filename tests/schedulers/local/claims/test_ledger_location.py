@@ -9,7 +9,7 @@ import pytest
 
 from tests.facts import mentions
 from tony.errors import SchedulerError
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers.local.claims import ledger as ledgers
 from tony.schedulers.local.claims.ledger import explain_unusable, open_ledger
 from tony.schedulers.local.settings import LocalSettings

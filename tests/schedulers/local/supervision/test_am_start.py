@@ -12,7 +12,7 @@ from tests.facts import mentions
 from tests.support.waiting import wait_until
 from tony.errors import SchedulerError
 from tony.linux import process
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.schedulers.local.supervision import am_start
 from tony.schedulers.local.supervision.am_start import build_master_command, start_master
 from tony.testing.allocator_bench import TIMEOUT_SECONDS

@@ -14,7 +14,7 @@ import pytest
 from tests.facts import mentions
 from tests.support.waiting import block_until
 from tony.linux import process
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 #: A job of masters that do what they are told, each a word: they note their pid, and whether they are the first.
@@ -22,7 +22,7 @@ JOB = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from tony.linux import liveness_lock
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.schedulers.local.supervision import supervisor
 folder = JobFolder(Path(sys.argv[1]))
 words = sys.argv[2:]

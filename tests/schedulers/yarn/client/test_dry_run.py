@@ -9,8 +9,8 @@ from tests.schedulers.yarn.samples import prepared, record
 from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.yarn_records import Url
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home
 from tony.model.staged_files import StagedJob
+from tony.model.state_directory import Home
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.yarn.client.dry_run import render_dry_run

@@ -22,7 +22,7 @@ from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.hadoop.yarn.application_client import ApplicationRejectedError
 from tony.model.job_spec import JobSpec, Role
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.client import submitter as submitters

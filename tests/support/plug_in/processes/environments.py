@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tony.model.codec import from_plain
-from tony.model.layout import Home, JobFolder
 from tony.model.staged_files import StagedItem
+from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.client_interface import PreparedJob

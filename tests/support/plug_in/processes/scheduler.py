@@ -14,7 +14,7 @@ from tony.errors import Problem
 from tony.linux import liveness_lock, process
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.client_interface import ApplicationStatus, PreparedJob, Scheduler, Submitter
 from tony.schedulers.settings_schema import read_values
 from tony.schedulers.shipping.code_archives import store_runtime

@@ -24,7 +24,7 @@ from pathlib import Path
 from tony.errors import SchedulerError
 from tony.linux.liveness_lock import is_locked
 from tony.linux.socket_owners import is_ours
-from tony.model.layout import Home
+from tony.model.state_directory import Home
 from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decode, encode, parse_ticket
 from tony.schedulers.local.settings import DEFAULT_LEDGER, LocalSettings
 

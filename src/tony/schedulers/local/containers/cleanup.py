@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tony.linux import cgroup, process
 from tony.linux.thread_pools import to_thread
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.schedulers.local.containers.container_recovery import LaunchRecord, read_launch_record
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tony.errors import SchedulerError
 from tony.isolated_interpreter import command
 from tony.linux import os_errors
 from tony.linux.files import read_tail
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 from tony.schedulers.local.containers.local_container import describe_end
 from tony.schedulers.local.settings import DEFAULT_MASTER
 from tony.schedulers.local.supervision import am_prefork

@@ -31,7 +31,7 @@ from tony.errors import ExitCode
 from tony.linux import liveness_lock, os_errors, process, process_title
 from tony.linux.file_descriptors import DescriptorQueue
 from tony.linux.files import replace_file
-from tony.model.layout import JobFolder
+from tony.model.state_directory import JobFolder
 
 #: Modules of the application master.
 MASTER = ("tony.am.main", "tony.schedulers.local.allocator")

@@ -21,7 +21,7 @@ from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
+from tony.model.state_directory import Home, JobFolder
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter, WebLink
