@@ -30,7 +30,8 @@ from tony.model.setting_choices import TlsMode
 from tony.protocol.executor_messages import Ack, Attach, ProgramOutput, ProgramStarted, Ready, StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
-from tony.protocol.messages import Message, Refused
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Refused
 from tony.rpc import connect
 from tony.rpc.connection import RpcConnection
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.connection import RpcConnection
 
 

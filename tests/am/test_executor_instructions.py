@@ -23,7 +23,7 @@ from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import MAX_FROM_AM, Decoder
 from tony.protocol.launch import TaskPart
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.testing.sample_jobs import build_prepared_job
 
 SPEC = JobSpec(

@@ -19,7 +19,7 @@ from tony.protocol.client_messages import KillJob
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import ProgramOutput
 from tony.protocol.hello import PeerKind
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 from tony.rpc.client_connection import connect
 

@@ -23,7 +23,7 @@ from tony.protocol.client_messages import KillJob, Report, Watch
 from tony.protocol.executor_messages import Prepare, StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.protocol.messages import Done, SetLogLevel
+from tony.protocol.shared_messages import Done, SetLogLevel
 from tony.rpc.client_connection import connect
 
 

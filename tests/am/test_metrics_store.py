@@ -34,7 +34,7 @@ from tony.model.progress_rules import measure_task
 from tony.protocol.client_messages import GetMetrics, RestartJob
 from tony.protocol.executor_messages import DumpStacks, Sample, Saved, StartProgram, Welcome
 from tony.protocol.launch import TaskPart
-from tony.protocol.messages import SetLogLevel, Stacks
+from tony.protocol.shared_messages import SetLogLevel, Stacks
 
 
 def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:

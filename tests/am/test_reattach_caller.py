@@ -18,7 +18,8 @@ from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
-from tony.protocol.messages import Done, Message
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Done
 from tony.rpc import RpcConnection, RpcServer
 from tony.rpc.am_address import is_callable
 

@@ -15,7 +15,7 @@ from tony.model.job_report import JobReport
 from tony.model.states import JobState
 from tony.protocol.client_messages import Report
 from tony.protocol.framing import MAX_FROM_AM, Decoder
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.connection import RpcConnection
 
 

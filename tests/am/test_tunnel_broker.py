@@ -26,7 +26,7 @@ from tony.protocol.executor_messages import Heartbeat
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.protocol.tunnel_messages import (
     DialTunnel,
     EndTunnel,

@@ -119,7 +119,7 @@ def test_finished_jobs_need_no_am_client(home: Home, words: list[str]) -> None:
     """Nor drawing code or schedulers: half of the time of these commands."""
     folder, record = recorded(home)
     write_summary(folder, succeeded(folder, record))
-    schedulers = {"tony.protocol.messages", "tony.schedulers.client_interface", "tony.core.events"}
+    schedulers = {"tony.protocol.message_base", "tony.schedulers.client_interface", "tony.core.events"}
     assert loaded(home, words, {"asyncio", "ssl", "yaml", "tony.rpc", *schedulers}) == "(0, set())"
 
 

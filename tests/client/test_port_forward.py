@@ -22,7 +22,7 @@ from tony.jobs.am_client import is_answering
 from tony.model.ids import TaskId
 from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.protocol.tunnel_messages import OpenTunnel, TunnelFailed
 from tony.rpc.connection import RpcConnection
 

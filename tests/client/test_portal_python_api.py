@@ -23,7 +23,7 @@ from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.portal.access.login_credentials import TokenFile
 from tony.protocol.client_messages import GetStacks, RestartJob
-from tony.protocol.messages import SetLogLevel, Stacks
+from tony.protocol.shared_messages import SetLogLevel, Stacks
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 

@@ -30,7 +30,7 @@ from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.client_messages import GetStacks, RestartJob
-from tony.protocol.messages import SetLogLevel, Stacks
+from tony.protocol.shared_messages import SetLogLevel, Stacks
 from tony.schedulers import registry
 
 

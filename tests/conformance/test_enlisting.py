@@ -34,7 +34,7 @@ from tony.model.states import JobState
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Assigned, Enlist
 from tony.protocol.launch import AmCredentials, JobCredentials, TaskLaunch, TaskPart
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry

@@ -23,7 +23,7 @@ from tony.model.codec import to_plain
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.protocol.executor_messages import Ack, Attach, Heartbeat, Reported, StartProgram, Welcome
 from tony.protocol.launch import ContainerPart, JobCredentials, LaunchContext, TaskPart
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer
 

@@ -25,7 +25,8 @@ from tony.protocol.executor_messages import (
     Reported,
     StopProgram,
 )
-from tony.protocol.messages import Message, SetLogLevel
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import SetLogLevel
 
 pytestmark = pytest.mark.slow
 

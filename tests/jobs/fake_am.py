@@ -30,7 +30,8 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import JobCredentials
-from tony.protocol.messages import Done, Message, SetLogLevel, Stacks
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Done, SetLogLevel, Stacks
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer
 from tony.testing.sample_jobs import build_prepared_job

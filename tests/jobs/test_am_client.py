@@ -19,7 +19,7 @@ from tony.jobs.am_client import AmLocation, locate_am, request_report, send_comm
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import KillJob, Report
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry
 from tony.schedulers.client_interface import Scheduler

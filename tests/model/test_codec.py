@@ -24,7 +24,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.submission_record import JobRecord
 from tony.protocol.executor_messages import Attach
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import MESSAGES
+from tony.protocol.message_base import MESSAGES
 
 NOUNS: list[type[Any]] = [JobSpec, JobReport, JobRecord, LaunchContext, *EVENTS.values(), *MESSAGE_CLASSES]
 

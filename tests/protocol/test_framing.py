@@ -26,7 +26,8 @@ from tony.protocol.framing import (
     encode,
     encode_for_many,
 )
-from tony.protocol.messages import Message, SetLogLevel
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import SetLogLevel
 
 CLASSES: list[Any] = list(MESSAGE_CLASSES)
 ANY_MESSAGE: st.SearchStrategy[Message] = st.sampled_from(CLASSES).flatmap(values)

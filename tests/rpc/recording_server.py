@@ -13,7 +13,7 @@ from tony.client.credential_creation import make_credentials
 from tony.protocol.client_messages import GetReport
 from tony.protocol.hello import AM_NAME, PeerKind, encode_hello
 from tony.protocol.launch import AmCredentials, JobCredentials
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import UnixAddress, parse
 from tony.rpc.sockets import shorten_path

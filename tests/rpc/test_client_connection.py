@@ -27,7 +27,8 @@ from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Ack, Heartbeat, ReleaseExecutor, StartProgram
 from tony.protocol.framing import MAX_FROM_AM, encode
 from tony.protocol.hello import PeerKind, encode_answer
-from tony.protocol.messages import Done, Message, SetLogLevel
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Done, SetLogLevel
 from tony.rpc import RpcConnection, connect
 from tony.rpc.server import HandshakeLimits
 

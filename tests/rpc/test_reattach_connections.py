@@ -15,7 +15,7 @@ from tony.protocol.executor_messages import Summon
 from tony.protocol.framing import MAX_SUMMON, encode
 from tony.protocol.hello import PEER_NAME, PeerKind
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import Done, SetLogLevel
+from tony.protocol.shared_messages import Done, SetLogLevel
 from tony.rpc import RpcServer, connect
 
 CALL = Summon(attempt=2, address="tls:there:1")

@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 
 from tests.rpc.recording_server import Place, connected, hello, raw, serving
 from tony.protocol.framing import encode
-from tony.protocol.messages import Done, Message, SetLogLevel
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Done, SetLogLevel
 from tony.rpc.connection import READ_SIZE
 
 #: More than the kernel takes for one connection without a reader.

@@ -17,7 +17,7 @@ from tests.rpc.recording_server import JOB, OTHER_JOB, QUESTION, Place, connecte
 from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailedError
 from tony.protocol.framing import encode
-from tony.protocol.messages import SetLogLevel
+from tony.protocol.shared_messages import SetLogLevel
 from tony.rpc import connect
 from tony.rpc.tls_pipe import PIECE, TlsPipe, create_client_context, create_server_context
 

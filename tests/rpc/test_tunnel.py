@@ -13,7 +13,7 @@ from tests.rpc.recording_server import Place, connected, serving
 from tests.support.waiting import wait_until
 from tony.protocol.executor_messages import Ack
 from tony.protocol.framing import MAX_RAW, Raw
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.protocol.tunnel_messages import EndTunnel, TunnelTaken
 from tony.rpc.connection import RpcConnection
 from tony.rpc.tunnel import carry

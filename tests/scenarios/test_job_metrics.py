@@ -15,7 +15,7 @@ from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics, request_stacks
 from tony.model.state_directory import Home, JobFolder
 from tony.protocol.client_messages import Measured
-from tony.protocol.messages import Stacks
+from tony.protocol.shared_messages import Stacks
 
 pytestmark = pytest.mark.e2e
 

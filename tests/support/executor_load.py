@@ -54,7 +54,8 @@ from tony.protocol.executor_messages import (
 from tony.protocol.framing import COMPRESSED, MAX_FROM_AM, Decoder, encode
 from tony.protocol.hello import AM_NAME, ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import Message, Refused
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Refused
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.tls_pipe import create_client_context
 

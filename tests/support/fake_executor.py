@@ -27,7 +27,7 @@ from tony.protocol.executor_messages import (
 )
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
 

@@ -36,8 +36,9 @@ from tony.protocol.executor_messages import (
     Sample,
     Welcome,
 )
-from tony.protocol.messages import Message, SetLogLevel, Stacks
+from tony.protocol.message_base import Message
 from tony.protocol.output_messages import LogPiece
+from tony.protocol.shared_messages import SetLogLevel, Stacks
 from tony.protocol.tunnel_messages import TunnelFailed
 from tony.rpc.am_address import is_callable
 from tony.rpc.connection import RpcConnection

@@ -14,7 +14,7 @@ from itertools import count
 from tony.model.ids import TaskId
 from tony.model.log_name import STREAMS
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 

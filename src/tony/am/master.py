@@ -42,8 +42,9 @@ from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Assigned, Attach, Enlist, Prepare, ReleaseExecutor, StopProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
-from tony.protocol.messages import LOG_LEVELS, Done, Message, SetLogLevel
+from tony.protocol.message_base import Message
 from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.shared_messages import LOG_LEVELS, Done, SetLogLevel
 from tony.protocol.tunnel_messages import JoinTunnel, OpenTunnel
 from tony.rpc.connection import RpcConnection
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator

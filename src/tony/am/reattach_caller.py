@@ -16,7 +16,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import Done
+from tony.protocol.shared_messages import Done
 from tony.retry import Backoff
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.client_connection import connect

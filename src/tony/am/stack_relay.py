@@ -10,7 +10,8 @@ from tony import clock
 from tony.model.ids import TaskId
 from tony.protocol.client_messages import GetStacks
 from tony.protocol.executor_messages import DumpStacks
-from tony.protocol.messages import MAX_STACKS_BYTES, Message, Stacks
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import MAX_STACKS_BYTES, Stacks
 from tony.rpc.connection import RpcConnection
 
 #: Seconds that an executor may take: a process may have thousands of threads.

@@ -18,7 +18,7 @@ from tony.am.connection_limits import raise_tunnel_limit
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import Raw
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.protocol.tunnel_messages import (
     DialTunnel,
     EndTunnel,

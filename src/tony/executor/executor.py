@@ -41,8 +41,9 @@ from tony.protocol.executor_messages import (
     Summon,
 )
 from tony.protocol.launch import LaunchContext, TaskPart
-from tony.protocol.messages import Message, SetLogLevel, Stacks
+from tony.protocol.message_base import Message
 from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.shared_messages import SetLogLevel, Stacks
 from tony.protocol.tunnel_messages import DialTunnel
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tony.model.state_directory import Home, JobFolder
 from tony.model.states import LIVING_TASK_STATES, JobState
 from tony.protocol.client_messages import KillJob, RestartJob
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import LOG_LEVELS, SetLogLevel, Stacks
+from tony.protocol.shared_messages import LOG_LEVELS, SetLogLevel, Stacks
 from tony.schedulers import registry
 from tony.units import format_duration
 

@@ -20,7 +20,8 @@ from tony.model.state_directory import JobFolder
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, JobCredentials
-from tony.protocol.messages import Done, Message, SetLogLevel, Stacks
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Done, SetLogLevel, Stacks
 from tony.protocol.tunnel_messages import OpenTunnel, TunnelFailed, TunnelOpened
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection

@@ -11,7 +11,7 @@ from tony.jobs.log_files import LogLine, Selection, select_named_tasks
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.log_name import STREAMS
-from tony.protocol.messages import Stacks
+from tony.protocol.shared_messages import Stacks
 
 
 class JobView(ABC):

@@ -6,7 +6,7 @@ from tony.model.job_report import JobReport
 from tony.model.metric_definitions import Points
 from tony.model.progress import Progress
 from tony.model.value_class import value_class
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 
 
 @value_class

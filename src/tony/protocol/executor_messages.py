@@ -14,7 +14,7 @@ from tony.model.codec import Json
 from tony.model.program_exit import ExitStatus
 from tony.model.value_class import value_class
 from tony.protocol.launch import TaskLaunch
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 
 
 @value_class

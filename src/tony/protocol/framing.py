@@ -17,7 +17,7 @@ from tony.errors import ProtocolError
 from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.strict_json import InvalidJsonError, JsonDepthError, loads
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import MESSAGES, Message
+from tony.protocol.message_base import MESSAGES, Message
 
 #: Maximum bytes of a frame from an executor or a client. Their largest message is a report with one line of output, a
 #: few KiB; 10,000 peers that all send the largest possible frame must not exhaust the AM's memory at once.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.model.value_class import value_class
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 
 #: Maximum bytes of output in one `LogPiece`.
 LOG_PIECE = 64 << 10

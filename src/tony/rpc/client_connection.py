@@ -14,7 +14,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON, Raw
 from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.am_address import AmAddress, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, ConnectionSide, Phase, RpcConnection
 from tony.rpc.sockets import describe_error, resolve, shorten_path

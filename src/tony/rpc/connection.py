@@ -21,7 +21,8 @@ from tony.errors import ConnectionFailedError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
-from tony.protocol.messages import Message, Refused
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Refused
 from tony.rpc.sockets import find_peer_process, reset_at_close, watch_for_death
 
 if TYPE_CHECKING:

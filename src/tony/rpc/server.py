@@ -20,7 +20,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
 from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, decode_token, encode_answer
 from tony.protocol.launch import AmCredentials
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.am_address import TlsAddress, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, ConnectionSide, Phase, RpcConnection
 from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket, wait_until_readable

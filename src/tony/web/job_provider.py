@@ -30,7 +30,7 @@ from tony.model.masking import redact
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import KillJob, RestartJob
-from tony.protocol.messages import SetLogLevel, Stacks
+from tony.protocol.shared_messages import SetLogLevel, Stacks
 
 #: Logins, groups and the job index: local files of the portal, so that a list never waits for a job directory.
 LISTS = Lane("the list of jobs", 15.0)

@@ -22,7 +22,8 @@ from tony.protocol.executor_messages import (
     StopProgram,
     Welcome,
 )
-from tony.protocol.messages import Message, SetLogLevel
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import SetLogLevel
 
 
 class Clock:

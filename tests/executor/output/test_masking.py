@@ -14,7 +14,8 @@ from tony.executor.output.writer_thread import WriterThread
 from tony.model.codec import to_plain
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import DumpStacks, Heartbeat, ProgramExited, Ready
-from tony.protocol.messages import Message, SetLogLevel, Stacks
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import SetLogLevel, Stacks
 
 TOKEN, LICENSE, INHERITED = "canary-4711-token", "4711815", "canary-4712-inherited"
 VARIABLES = {"HF_TOKEN": TOKEN, "LICENSE": LICENSE}

@@ -11,7 +11,7 @@ import pytest
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master
 from tony.protocol.executor_messages import DumpStacks, ProgramExited, ProgramOutput, ProgramStarted, Ready
-from tony.protocol.messages import Stacks
+from tony.protocol.shared_messages import Stacks
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,8 @@ from tony.protocol.executor_messages import Summon
 from tony.protocol.framing import encode
 from tony.protocol.hello import PeerKind, encode_answer, encode_hello
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Done, Message
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Done
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.server import HandshakeLimits

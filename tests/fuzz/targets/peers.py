@@ -39,7 +39,7 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.executor_messages import Attach, ProgramExited, Reported, StartProgram, StopProgram
 from tony.protocol.framing import decode
 from tony.protocol.launch import ContainerPart, TaskPart
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.rpc.connection import RpcConnection
 
 #: Bytes that whatever one executor says may cost the master for good, in its log and in each report.

@@ -26,7 +26,7 @@ from tony.protocol.hello import (
     encode_hello,
 )
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 
 _LIMIT = 3000
 _TOKEN = "0123456789abcdef" * 4

@@ -30,7 +30,7 @@ from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.protocol.output_messages import LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry

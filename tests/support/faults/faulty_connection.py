@@ -23,7 +23,7 @@ from tests.support.faults.plan import ConnectionFault, Delay, Drop, Duplicate, P
 from tony.errors import ConnectionFailedError
 from tony.model.ids import TaskId
 from tony.protocol.executor_messages import Attach, Heartbeat, ProgramExited, Ready, Reported
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 
 if TYPE_CHECKING:
     from tony.executor.control.am_connection import AmTransport, Connect

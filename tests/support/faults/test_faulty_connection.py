@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailedError
 from tony.model.ids import TaskId
 from tony.protocol.executor_messages import Ack, Attach, Heartbeat, ProgramOutput
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 
 WORKER = TaskId("worker", 0)
 ATTACH = Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")

@@ -14,7 +14,7 @@ from tony.jobs import actions
 from tony.jobs.failure_text import format_outcome
 from tony.jobs.remote.remote_job_sync import kill_foreign
 from tony.model.states import JobState
-from tony.protocol.messages import LOG_LEVELS
+from tony.protocol.shared_messages import LOG_LEVELS
 
 
 @click.command("kill")

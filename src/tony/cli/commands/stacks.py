@@ -14,7 +14,7 @@ from tony.cli.open_job import open_job, portal_option
 from tony.cli.options import TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import say, say_all, warn
 from tony.errors import ExitCode
-from tony.protocol.messages import Stacks
+from tony.protocol.shared_messages import Stacks
 
 if TYPE_CHECKING:
     from tony.jobs.job_view import JobView

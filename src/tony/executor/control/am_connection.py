@@ -15,7 +15,7 @@ from tony.executor.control.session_protocol import LinkState, SessionProtocol
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Ack, Heartbeat, StartProgram, Welcome
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Message
+from tony.protocol.message_base import Message
 from tony.retry import Backoff
 from tony.rpc.client_connection import connect
 

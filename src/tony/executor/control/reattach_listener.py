@@ -16,7 +16,8 @@ from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import Done, Message
+from tony.protocol.message_base import Message
+from tony.protocol.shared_messages import Done
 from tony.rpc.am_address import TlsAddress, is_callable, parse
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import HandshakeLimits, RpcServer

@@ -33,8 +33,9 @@ from tony.protocol.executor_messages import (
     StopProgram,
     Welcome,
 )
-from tony.protocol.messages import Message, SetLogLevel
+from tony.protocol.message_base import Message
 from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.shared_messages import SetLogLevel
 from tony.protocol.tunnel_messages import DialTunnel
 
 #: Seconds between heartbeats, whatever a Welcome says: a faulty AM must not be flooded with them.

@@ -26,7 +26,7 @@ from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
 from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart
-from tony.protocol.messages import MAX_STACKS_BYTES, Stacks
+from tony.protocol.shared_messages import MAX_STACKS_BYTES, Stacks
 
 log = logging.getLogger(__name__)
 

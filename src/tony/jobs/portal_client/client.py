@@ -27,7 +27,7 @@ from tony.model.job_summary import JobHead
 from tony.model.progress import JobProgress
 from tony.model.state_directory import Home
 from tony.model.strict_json import loads
-from tony.protocol.messages import Stacks
+from tony.protocol.shared_messages import Stacks
 
 T = TypeVar("T")
 #: Seconds to connect, and until a response begins.

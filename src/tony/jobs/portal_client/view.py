@@ -17,7 +17,7 @@ from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.log_name import LogName
-from tony.protocol.messages import Stacks
+from tony.protocol.shared_messages import Stacks
 
 #: Seconds between two requests for a job that has not ended.
 _POLL_SECONDS = 1.0

@@ -33,7 +33,7 @@ from tony.linux import process_title
 from tony.linux.file_descriptors import close_others
 from tony.model import codec
 from tony.protocol.launch import LaunchContext
-from tony.protocol.messages import MESSAGES
+from tony.protocol.message_base import MESSAGES
 
 #: Modules of an executor; loaded once, by the server.
 _EXECUTOR = ("tony.executor.main", "tony.executor.executor")
