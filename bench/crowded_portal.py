@@ -44,6 +44,7 @@ from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.storage.stores.local_store import LocalStore
 from tony.testing.sample_jobs import build_prepared_job
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import Authenticator
 from tony.web.uvicorn_server import listen, serve
 
@@ -70,10 +71,10 @@ async def _serve(home: Home, others: Path) -> None:
     terms = ListenOptions().build_auth_config(tokens)
     hanging = HangingStore()
     portal = IndexedJobs(home, [LocalStore(home.path), LocalStore(others), hanging], "jobs of a bench")
-    authenticator = Authenticator(terms)
-    boarding = TensorBoardRoutes(home, portal, authenticator)
-    login = LoginRoutes(authenticator, tokens, terms.cookie, secure=False)
-    app = create(portal, authenticator, login=True, more=[*login.build_routes(), *boarding.build_routes()])
+    context = ServerContext(portal, Authenticator(terms), login=True)
+    boarding = TensorBoardRoutes(home, portal, context)
+    login = LoginRoutes(context, tokens, terms.cookie, secure=False)
+    app = create(context, [*login.build_routes(), *boarding.build_routes()])
     portal.index.claim()
     portal.index.put([IndexEntry(head=_head(job), place=hanging.address, path=f"jobs/{job}") for job in _JOBS])
     listening = listen("127.0.0.1", 0)

@@ -34,6 +34,7 @@ from tony.model.states import JobState
 from tony.testing.sample_jobs import build_prepared_job
 from tony.web.app import create
 from tony.web.assets import load_assets
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 from tony.web.uvicorn_server import PEER
 
@@ -53,7 +54,10 @@ def measure(quick: bool) -> Result:
         _write(home, tasks, size)
         job = f"/job/{_JOB}"
         with contextlib.closing(asyncio.new_event_loop()) as loop:
-            ask = _asker(loop, create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))))
+            ask = _asker(
+                loop,
+                create(ServerContext(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))),
+            )
             settle()  # as the portal does
             first = ask(job)
             picture = ask(f"{job}/timeline")

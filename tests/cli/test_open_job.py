@@ -35,6 +35,7 @@ from tony.model.state_directory import Home
 from tony.portal.access.login_credentials import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -53,7 +54,11 @@ def portal(tmp_path_factory: pytest.TempPathFactory, tokens: TokenFile) -> Itera
     folder = keep(home, JOB)
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"".join(b"line %d \xff\n" % n for n in range(1000)) + b"rest")
     keep(home, OTHER, user="eve", seed=4, name="letters", viewers=("ben",))
-    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
+    app = create(
+        ServerContext(
+            HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens))
+        )
+    )
     with served(app) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -115,7 +120,9 @@ def test_restarts_are_shown(
     logged(folder, [opened[0], alone, Snapshot(digest="session-opened"), *opened[1:]])
     restarts = Restarts(charged=2, most=5, free=1)
     write_summary(folder, replace(succeeded(folder, record), session=3, restarts=restarts))
-    with served(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))) as port:
+    with served(
+        create(ServerContext(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))))
+    ) as port:
         address = f"http://127.0.0.1:{port}"
         code, out, _ = tony(capfdbinary, "status", "--portal", address, JOB)
         with closing(PortalClient(address)) as portal:
@@ -248,7 +255,9 @@ def test_output_that_a_portal_cannot_get(
     first = sorted(path.name for path in folder.logs.glob("*.out"))[0]
     (folder.logs / first).write_text("output of an earlier command")
     task = TaskId.parse(first.partition(".")[0].replace("-", ":"))
-    with served(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))) as port:
+    with served(
+        create(ServerContext(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))))
+    ) as port:
         code, out, err = tony(capfdbinary, "logs", "--portal", f"http://127.0.0.1:{port}", JOB, str(task), "--stdout")
     assert (code, out.strip()) == (0, "output of an earlier command")
     assert mentions(err, task, "missing")

@@ -25,6 +25,7 @@ from tony.portal.access.login_credentials import TokenFile
 from tony.protocol.client_messages import GetStacks, RestartJob
 from tony.protocol.shared_messages import SetLogLevel, Stacks
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -44,7 +45,11 @@ def address(tmp_path_factory: pytest.TempPathFactory, tokens: TokenFile) -> Iter
     folder = keep(home, JOB)
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"loss 2\nloss 1 \xff\nrest")
     keep(home, OTHER, user="eve", seed=2, name="letters", viewers=("ben",))
-    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
+    app = create(
+        ServerContext(
+            HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens))
+        )
+    )
     with served(app) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -180,7 +185,11 @@ def test_editors_may_change_a_job(tmp_path: Path, tokens: TokenFile, here: Home)
     master = FakeAm(folder, running(folder, record))
     master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
     python_api.run(master.__aenter__())
-    app = create(HomeSource(there, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
+    app = create(
+        ServerContext(
+            HomeSource(there, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens))
+        )
+    )
     try:
         with served(app) as port:
             url = f"http://127.0.0.1:{port}"

@@ -17,6 +17,7 @@ from tests.web.sample_jobs import keep
 from tests.web.serving import served
 from tony.model.state_directory import Home
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
@@ -346,7 +347,7 @@ def test_long_words_make_no_page_wider(stage: Stage, tmp_path: Path) -> None:
     home = Home(tmp_path)
     job = keep(home, user="u" * 60, name="N" * 200, env={"V" * 100: "v" * 500}).job_id
     wide: list[str] = []
-    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))
+    app = create(ServerContext(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))))
     with served(app) as port, stage.browsing.page(f"http://127.0.0.1:{port}/", watched=False) as page:
         for path in (
             "/",

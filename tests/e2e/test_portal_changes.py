@@ -15,6 +15,7 @@ from tony.core.events import REQUESTS
 from tony.model.state_directory import Home
 from tony.portal.access.login_credentials import TokenFile
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 pytestmark = pytest.mark.e2e
@@ -49,8 +50,10 @@ def test_editors_may_change_a_job(lab: Lab) -> None:
     tokens = TokenFile(lab.root / "portal")
     vic, mo, eve = (tokens.make(user)[0] for user in ("vic", "mo", "eve"))
     app = create(
-        HomeSource(Home(lab.home), "owner"),
-        Authenticator(AuthConfig(key=tokens.load_key(), owner="owner", tokens=tokens)),
+        ServerContext(
+            HomeSource(Home(lab.home), "owner"),
+            Authenticator(AuthConfig(key=tokens.load_key(), owner="owner", tokens=tokens)),
+        )
     )
     with served(app) as port:
         assert call(port, "GET", f"jobs/{job}", eve)[0] == 404

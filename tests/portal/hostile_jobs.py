@@ -34,6 +34,7 @@ from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.api.server import OPERATIONS
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 #: Stands in every file of the victim's job, and may not be in any answer to the neighbour.
@@ -205,10 +206,13 @@ async def portal_of_victim(near: Neighbourhood, user: str = "ben") -> AsyncItera
     locations = [str(near.home.path), str(near.shared.path)]
     stores = [open_location(each, near.home, os.environ) for each in locations]
     portal = IndexedJobs(near.home, stores, "jobs of a test")
-    authenticator = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,), admins=("boss",)))
-    boarding = TensorBoardRoutes(near.home, portal, authenticator)
-    app = create(portal, authenticator, more=boarding.build_routes())
-    app.state.boards = True
+    context = ServerContext(
+        portal,
+        Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,), admins=("boss",))),
+        boards=True,
+    )
+    boarding = TensorBoardRoutes(near.home, portal, context)
+    app = create(context, boarding.build_routes())
     transport = httpx.ASGITransport(app=as_peer(app, None), client=("10.0.0.1", 50000), raise_app_exceptions=False)
     await portal.start()
     try:

@@ -40,6 +40,7 @@ from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.local_store import LocalStore
 from tony.web.app import create
 from tony.web.job_provider import STORES
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import Authenticator
 
 #: Seconds after which an answer that must come has not.
@@ -137,7 +138,7 @@ def test_a_slow_request_is_answered_with_the_reason(
     text, _ = tokens.make("ben")
     with contextlib.ExitStack() as stack:
         stack.callback(portal.index.close)
-        port = stack.enter_context(served(create(portal, Authenticator(terms), login=True)))
+        port = stack.enter_context(served(create(ServerContext(portal, Authenticator(terms), login=True))))
         answers = [ask(port, text, path) for path in (f"/api/v1/jobs/{JOBS[0]}", f"/job/{JOBS[1]}")]
         answers.append(ask(port, text, f"/api/v1/jobs/{JOBS[2]}"))
         assert [status for status, _ in answers] == [503, 503, 503]

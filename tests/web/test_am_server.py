@@ -26,6 +26,7 @@ from tony.model.states import JobState
 from tony.web import am_server
 from tony.web.am_server import AmServer, PageServerConfig, _derive_origins, _reverse_lookup, build_auth_config
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import Authenticator
 
 RM = "10.0.0.1"
@@ -59,7 +60,7 @@ class Running:
 @pytest.fixture
 def app(tmp_path: Path) -> ASGIApp:
     folder = keep(Home(tmp_path), editors=("mo", "@ml"))
-    return create(Running(folder), Authenticator(build_auth_config(CONFIG)), only=folder.job_id)
+    return create(ServerContext(Running(folder), Authenticator(build_auth_config(CONFIG)), only=folder.job_id))
 
 
 def shown(app: ASGIApp, user: str) -> str:

@@ -17,6 +17,7 @@ from tony.model.state_directory import Home
 from tony.web.api.operation import Operation
 from tony.web.api.server import OPERATIONS
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -32,7 +33,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = Home(tmp_path_factory.mktemp("home"))
     keep(home)
     terms = AuthConfig(key=b"k" * 32, owner="ann", names=frozenset({"testserver"}))
-    app = as_peer(create(HomeSource(home, "ann"), Authenticator(terms)), os.geteuid())
+    app = as_peer(create(ServerContext(HomeSource(home, "ann"), Authenticator(terms))), os.geteuid())
     return schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
 
 

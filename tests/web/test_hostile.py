@@ -25,6 +25,7 @@ from tony.model.codec import to_plain
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.state_directory import Home, JobFolder
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -43,7 +44,7 @@ def home(tmp_path: Path) -> Home:
 
 def portal(home: Home) -> ASGIApp:
     terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,), admins=("boss",))
-    return as_peer(create(HomeSource(home, "ann"), Authenticator(terms)), os.geteuid())
+    return as_peer(create(ServerContext(HomeSource(home, "ann"), Authenticator(terms))), os.geteuid())
 
 
 def ask(app: ASGIApp, path: str, user: str = "", **more: Any) -> tuple[int, str]:

@@ -18,6 +18,7 @@ from tony.web import job_advice
 from tony.web.app import create
 from tony.web.authorization import AuthMethod, User
 from tony.web.job_advice import compute_waste
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 
@@ -71,7 +72,7 @@ def _counts(found: job_advice.UnusedHours) -> tuple[int, int, int]:
 def test_the_page(source: HomeSource) -> None:
     """Says whose hours they were, on what they went, and which job to look at; only to who may see it."""
     terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,))
-    app = create(source, Authenticator(terms))
+    app = create(ServerContext(source, Authenticator(terms)))
 
     def ask(user: str, query: str = "?weeks=520") -> str:
         answer = fetch(app, f"/waste{query}", client="10.0.0.1", headers={"x-user": user})

@@ -18,6 +18,7 @@ from tony.model.job_query import JobsPage, Query
 from tony.model.state_directory import Home
 from tony.portal.indexed_jobs import PortalView
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB, OTHER = "local-20260101-000000-0a1b2c", "local-20260102-000000-0a1b2c"
@@ -53,7 +54,7 @@ def portal(
     terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,))
     source = Running(home, "ann")
     source.without, source.damaged = without, damaged
-    return as_peer(create(source, Authenticator(terms), only=only), os.geteuid() if uid is None else uid)
+    return as_peer(create(ServerContext(source, Authenticator(terms), only=only)), os.geteuid() if uid is None else uid)
 
 
 def test_metrics_of_running_jobs(home: Home) -> None:

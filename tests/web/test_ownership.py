@@ -26,6 +26,7 @@ from tony.model.state_directory import Home
 from tony.web.api.operation import Operation
 from tony.web.api.server import OPERATIONS
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 from tony.web.uvicorn_server import PEER
 
@@ -57,7 +58,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
         (folder.logs / "worker-0.s1.t1.out").write_text(f"{CANARY}\n")
     _damage(home)
     terms = AuthConfig(key=b"k" * 32, owner="root", proxies=(TEST_PROXY,), names=frozenset({"testserver"}))
-    return create(HomeSource(home, "ann"), Authenticator(terms))
+    return create(ServerContext(HomeSource(home, "ann"), Authenticator(terms)))
 
 
 def _damage(home: Home) -> None:

@@ -13,6 +13,7 @@ from tests.web.serving import served
 from tests.web.test_am_server import Running
 from tony.model.state_directory import Home
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
@@ -54,7 +55,9 @@ def test_an_open_page_survives_an_am_restart(tmp_path: Path) -> None:
     if chromium() is None:
         pytest.skip("needs Chromium: scripts/system-packages")
     folder = keep(Home(tmp_path))
-    app = create(Running(folder), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")), only=folder.job_id)
+    app = create(
+        ServerContext(Running(folder), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")), only=folder.job_id)
+    )
     proxied = Proxied(as_peer(app, os.geteuid()))
     with served(proxied) as port, browsing() as browser, browser.page(f"http://127.0.0.1:{port}/") as page:
         page.clock.install()

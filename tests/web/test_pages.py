@@ -26,6 +26,7 @@ from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import load_assets
 from tony.web.pages import job as job_page
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -76,7 +77,7 @@ def app(home: Home) -> ASGIApp:
 
 def _app(home: Home, only: str = "") -> ASGIApp:
     authenticator = Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))
-    return as_peer(create(HomeSource(home, "ann"), authenticator, only=only), os.geteuid())
+    return as_peer(create(ServerContext(HomeSource(home, "ann"), authenticator, only=only)), os.geteuid())
 
 
 class _Tags(HTMLParser):

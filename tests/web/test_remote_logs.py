@@ -22,6 +22,7 @@ from tony.model.state_directory import Home
 from tony.schedulers import registry
 from tony.schedulers.client_interface import WebLink
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -52,7 +53,10 @@ def test_output_of_a_remote_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     report = read_summary(folder)
     assert report is not None
     task = report.tasks[0].task
-    app = as_peer(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))), os.geteuid())
+    app = as_peer(
+        create(ServerContext(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))),
+        os.geteuid(),
+    )
     cluster.error = SchedulerError("it was <removed>: see Y")
     for at in (f"/job/{JOB}/log/{task}/out", f"/job/{JOB}/task/{task}"):
         assert "it was &lt;removed&gt;: see Y" in fetch(app, at).text
@@ -81,7 +85,10 @@ def test_links_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     folder = keep(home, JOB, scheduler="far")
     report = read_summary(folder)
     assert report is not None
-    app = as_peer(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))), os.geteuid())
+    app = as_peer(
+        create(ServerContext(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))),
+        os.geteuid(),
+    )
     href = f'href="http://rm:8088/cluster/app/{JOB}?a=&lt;b&gt;" rel="noreferrer"'
     for part in ("", "/tasks", "/events"):
         assert href in fetch(app, f"/job/{JOB}{part}").text

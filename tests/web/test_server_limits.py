@@ -19,6 +19,7 @@ from tony.linux.socket_owners import peer_uid
 from tony.model.state_directory import Home
 from tony.web import uvicorn_server
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
@@ -34,7 +35,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
     home = Home(tmp_path_factory.mktemp("home"))
     folder = keep(home)
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"x" * 99 + b"\n" + bytes(100) * 400_000)
-    return create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))
+    return create(ServerContext(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from tony.errors import RecordError
 from tony.model.state_directory import Home
 from tony.portal.indexed_jobs import PortalView
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB, DAMAGED = "local-20260102-000000-0a1b2c", "local-20260101-000000-0a1b2c"
@@ -38,7 +39,8 @@ def source(tmp_path: Path) -> Damaged:
 def test_only_permitted_users_see_that_a_job_is_damaged(source: Damaged, address: str) -> None:
     """For others it does not exist."""
     app = as_peer(
-        create(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,)))), os.geteuid()
+        create(ServerContext(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,))))),
+        os.geteuid(),
     )
     answer = fetch(app, address, headers={"X-User": "bob"}, client="10.0.0.1")
     assert answer.status_code == 404
@@ -48,7 +50,7 @@ def test_only_permitted_users_see_that_a_job_is_damaged(source: Damaged, address
 
 def test_advice_skips_an_unreadable_job(source: Damaged) -> None:
     """It is an earlier run of the same job."""
-    app = as_peer(create(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))), os.geteuid())
+    app = as_peer(create(ServerContext(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))), os.geteuid())
     answer = fetch(app, f"/api/v1/jobs/{JOB}/advice")
     assert answer.status_code == 200
     assert "cannot be copied" not in answer.text

@@ -21,6 +21,7 @@ from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_manager import MAX_TENSORBOARDS, TensorBoardManager
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 
@@ -77,10 +78,9 @@ async def seen(
     portal = IndexedJobs(
         ours, [open_location(each, ours, os.environ) for each in histories or [str(home)]], "a test's jobs"
     )
-    authenticator = Authenticator(AuthConfig(key=b"k" * 32, owner=user()))
-    boarding = TensorBoardRoutes(ours, portal, authenticator, TensorBoardManager(ours.portal / "boards", most, idle))
-    app = create(portal, authenticator, more=boarding.build_routes())
-    app.state.boards = True
+    context = ServerContext(portal, Authenticator(AuthConfig(key=b"k" * 32, owner=user())), boards=True)
+    boarding = TensorBoardRoutes(ours, portal, context, TensorBoardManager(ours.portal / "boards", most, idle))
+    app = create(context, boarding.build_routes())
     transport = httpx.ASGITransport(app=as_peer(app, os.geteuid()), client=("127.0.0.1", 50000))
     await portal.start()
     try:

@@ -26,6 +26,7 @@ from tony.portal.histories.history_locations import describe_absences, open_loca
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import Authenticator
 from tony.web.uvicorn_server import listen, serve
 
@@ -57,13 +58,12 @@ async def run(
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=clock.LOG_LINE)
     logging.getLogger("uvicorn.error").addHandler(logging.NullHandler())
     listening = _listen(entrance)
-    authenticator = Authenticator(auth_config)
-    login = LoginRoutes(authenticator, tokens, auth_config.cookie, secure=auth_config.secure)
     title = f"jobs of {auth_config.owner}" if not histories else ", ".join(store.address for store in stores)
     portal = IndexedJobs(home, stores, title)
-    tensorboards = TensorBoardRoutes(home, portal, authenticator)
-    app = create(portal, authenticator, login=True, more=[*login.build_routes(), *tensorboards.build_routes()])
-    app.state.boards = True
+    context = ServerContext(portal, Authenticator(auth_config), login=True, boards=True)
+    login = LoginRoutes(context, tokens, auth_config.cookie, secure=auth_config.secure)
+    tensorboards = TensorBoardRoutes(home, portal, context)
+    app = create(context, [*login.build_routes(), *tensorboards.build_routes()])
     settle()  # else garbage collection while reading the first large job would traverse all loaded modules
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -33,6 +33,7 @@ from tony.model.codec import from_plain
 from tony.model.state_directory import JobFolder
 from tony.web.app import create
 from tony.web.job_provider import SingleJobProvider
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator, TrustedProxy
 from tony.web.uvicorn_server import serve
 
@@ -84,7 +85,7 @@ class AmServer:
         folder = JobFolder(Path(config.folder))
         self._config = config
         self._app: ASGIApp = create(
-            SingleJobProvider(folder), Authenticator(build_auth_config(config)), only=folder.job_id
+            ServerContext(SingleJobProvider(folder), Authenticator(build_auth_config(config)), only=folder.job_id)
         )
         self.last_request_at = clock.monotonic()
 

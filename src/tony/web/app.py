@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,11 +22,10 @@ from tony.web import metrics_endpoint
 from tony.web.api.server import Api
 from tony.web.assets import find_served
 from tony.web.authorization import UNAUTHENTICATED, AccessDenied, User
-from tony.web.job_provider import JobProvider
 from tony.web.pages import PAGES, Page
 from tony.web.request import Links, PageError, PageRequest
+from tony.web.server_context import ServerContext
 from tony.web.template_rendering import prepare, render
-from tony.web.user_authentication import Authenticator
 
 #: Content Security Policy: only resources of this server, no embedded content, and no embedding in other pages.
 POLICY = (
@@ -43,67 +43,58 @@ _CACHE_FOREVER = "public, max-age=31536000, immutable"
 _log = logging.getLogger(__name__)
 
 
-def create(
-    provider: JobProvider,
-    auth: Authenticator,
-    *,
-    only: str = "",
-    login: bool = False,
-    more: Sequence[BaseRoute] = (),
-) -> Starlette:
+def create(context: ServerContext, more: Sequence[BaseRoute] = ()) -> Starlette:
     """Create the application.
 
     Args:
-        provider: the job provider.
-        auth: authenticates requests.
-        only: the id of the only job to serve: its page is then `/`.
-        login: `more` has a page `/login`, for users who cannot be authenticated otherwise.
-        more: additional routes, matched first; they authenticate with `request.app.state.auth` themselves.
+        more: additional routes, matched first, such as those of the login; they authenticate requests themselves.
     """
-    routes = [*more, Api(provider, auth, only), Route("/assets/{name}", _serve_asset)]
-    if not only:
+    routes = [*more, Api(context.provider, context.auth, context.only), Route("/assets/{name}", _serve_asset)]
+    if not context.only:
         # Not on a single-job server: there a user already waits for the first page.
         prepare()
-        routes.append(Route(metrics_endpoint.PATH, metrics_endpoint.answer, methods=["GET"]))
+        routes.append(Route(metrics_endpoint.PATH, partial(metrics_endpoint.answer, context), methods=["GET"]))
     for path, page in PAGES:
-        if not only:
-            routes.append(Route(path, wrap_page(page), methods=["GET"]))
+        if not context.only:
+            routes.append(Route(path, wrap_page(context, page), methods=["GET"]))
         elif path.startswith("/job/{job}"):
             route = path.removeprefix("/job/{job}") or "/"
-            routes.append(Route(route, _wrap_page_or_text(route, wrap_page(page)), methods=["GET"]))
+            routes.append(Route(route, _wrap_page_or_text(context, route, page), methods=["GET"]))
     app = Starlette(
         routes=routes,
-        exception_handlers={404: _render_missing_page, 405: _render_missing_page, OverloadedError: _render_overloaded},
+        exception_handlers={
+            404: partial(_render_missing_page, context),
+            405: partial(_render_missing_page, context),
+            OverloadedError: partial(_render_overloaded, context),
+        },
     )
     app.router.redirect_slashes = False
-    app.state.provider, app.state.auth, app.state.only = provider, auth, only
-    app.state.login = login
     app.add_middleware(_Headers)
     return app
 
 
-def _wrap_page_or_text(
-    path: str, page: Callable[[Request], Awaitable[Response]]
-) -> Callable[[Request], Awaitable[Response]]:
+def _wrap_page_or_text(context: ServerContext, path: str, page: Page) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler of a page of a single-job server; `/metrics` also answers Prometheus scrapers."""
+    wrapped = wrap_page(context, page)
     if path != metrics_endpoint.PATH:
-        return page
+        return wrapped
 
     async def answer(request: Request) -> Response:
-        return await (metrics_endpoint.answer if metrics_endpoint.wants_text(request) else page)(request)
+        if metrics_endpoint.wants_text(request):
+            return await metrics_endpoint.answer(context, request)
+        return await wrapped(request)
 
     return answer
 
 
-def wrap_page(page: Page) -> Callable[[Request], Awaitable[Response]]:
+def wrap_page(context: ServerContext, page: Page) -> Callable[[Request], Awaitable[Response]]:
     """Return the request handler for a page: it authenticates the user and turns errors into error pages."""
 
     async def answer(request: Request) -> Response:
-        state = request.app.state
-        portal_user = await state.auth.authenticate(request)
+        portal_user = await context.auth.authenticate(request)
         if isinstance(portal_user, AccessDenied):
-            return render_refusal(request, portal_user)
-        page_request = _build_page_request(request, portal_user)
+            return render_refusal(context, request, portal_user)
+        page_request = _build_page_request(context, request, portal_user)
         try:
             return await page(page_request)
         except PageError as error:
@@ -121,26 +112,20 @@ def wrap_page(page: Page) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-def _build_page_request(request: Request, portal_user: User) -> PageRequest:
-    state = request.app.state
-    return PageRequest(
-        request=request,
-        portal_user=portal_user,
-        provider=state.provider,
-        links=Links.from_path(request.scope["path"], state.only),
-        only=state.only,
-    )
+def _build_page_request(context: ServerContext, request: Request, portal_user: User) -> PageRequest:
+    links = Links.from_path(request.scope["path"], context.only)
+    return PageRequest(context=context, request=request, portal_user=portal_user, links=links)
 
 
-def render_refusal(request: Request, refusal: AccessDenied, after: str = "") -> Response:
+def render_refusal(context: ServerContext, request: Request, refusal: AccessDenied, after: str = "") -> Response:
     """Return the page for a refused request: the login form if the server has one and it may help.
 
     Args:
         after: after a failed login: the page to open once the login succeeds.
     """
-    page_request = _build_page_request(request, UNAUTHENTICATED)
+    page_request = _build_page_request(context, request, UNAUTHENTICATED)
     title = "Please log in" if refusal.status in (401, 429) else "Access denied"
-    if not request.app.state.login or refusal.status not in (401, 429):
+    if not context.login or refusal.status not in (401, 429):
         return _render_problem_page(page_request, refusal.status, title, refusal.reason)
     path = str(request.scope["path"]).removeprefix("/")
     query = request.url.query
@@ -158,23 +143,23 @@ def render_refusal(request: Request, refusal: AccessDenied, after: str = "") -> 
     return response
 
 
-def render_problem(request: Request, status: int, title: str, what: str) -> Response:
+def render_problem(context: ServerContext, request: Request, status: int, title: str, what: str) -> Response:
     """Return an error page for an unauthenticated user."""
-    return _render_problem_page(_build_page_request(request, UNAUTHENTICATED), status, title, what)
+    return _render_problem_page(_build_page_request(context, request, UNAUTHENTICATED), status, title, what)
 
 
-async def _render_missing_page(request: Request, error: Exception) -> Response:
-    portal_user = await request.app.state.auth.authenticate(request)
+async def _render_missing_page(context: ServerContext, request: Request, error: Exception) -> Response:
+    portal_user = await context.auth.authenticate(request)
     if isinstance(portal_user, AccessDenied):
-        return render_refusal(request, portal_user)
+        return render_refusal(context, request, portal_user)
     status = getattr(error, "status_code", 404)
     return _render_problem_page(
-        _build_page_request(request, portal_user), status, "Page not found", "Start from the list of jobs."
+        _build_page_request(context, request, portal_user), status, "Page not found", "Start from the list of jobs."
     )
 
 
-async def _render_overloaded(request: Request, error: Exception) -> Response:
-    response = render_problem(request, 503, "Server busy", str(error))
+async def _render_overloaded(context: ServerContext, request: Request, error: Exception) -> Response:
+    response = render_problem(context, request, 503, "Server busy", str(error))
     response.headers["Retry-After"] = "30"
     return response
 

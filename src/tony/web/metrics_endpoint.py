@@ -18,7 +18,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.job_query import Query
 from tony.web.authorization import AccessDenied, PortalAction, User
 from tony.web.job_provider import JobProvider
-from tony.web.user_authentication import Authenticator
+from tony.web.server_context import ServerContext
 
 PATH = "/metrics"
 #: Jobs in one response.
@@ -32,14 +32,12 @@ def wants_text(request: Request) -> bool:
     return "text/html" not in request.headers.get("accept", "")
 
 
-async def answer(request: Request) -> Response:
+async def answer(context: ServerContext, request: Request) -> Response:
     """Return the metrics of all running jobs that the user may see."""
-    state = request.app.state
-    auth: Authenticator = state.auth
-    portal_user = await auth.authenticate(request)
+    portal_user = await context.auth.authenticate(request)
     if isinstance(portal_user, AccessDenied):
         return PlainTextResponse(f"{portal_user.reason}\n", portal_user.status)
-    snapshots = await _collect_snapshots(state.provider, portal_user, state.only)
+    snapshots = await _collect_snapshots(context.provider, portal_user, context.only)
     text = await to_thread(exposition, snapshots)
     return Response(text, headers={"Content-Type": CONTENT_TYPE})
 

@@ -13,7 +13,7 @@ from tony.model.ids import TaskId
 from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
 from tony.web.authorization import User, find_job
-from tony.web.job_provider import JobProvider
+from tony.web.server_context import ServerContext
 
 
 class PageError(Exception):
@@ -44,17 +44,12 @@ async def read_body(request: Request, max_bytes: int) -> bytes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """An authenticated request for a page.
+    """An authenticated request for a page."""
 
-    Attributes:
-        only: the only job served; empty if many are served.
-    """
-
+    context: ServerContext
     request: Request
     portal_user: User
-    provider: JobProvider
     links: Links
-    only: str = ""
 
     @property
     def words(self) -> Mapping[str, str]:
@@ -93,8 +88,8 @@ class PageRequest:
             PageError: there is none, or the user may not see it; the response does not reveal which.
             TonyError: its directory cannot be read.
         """
-        job = job or self.only or self.request.path_params["job"]
-        if found := await find_job(self.portal_user, self.provider, job):
+        job = job or self.context.only or self.request.path_params["job"]
+        if found := await find_job(self.portal_user, self.context.provider, job):
             return found
         raise PageError(404, "Job not found", f"{job[:80]} does not exist, or you do not have permission to view it.")
 

@@ -84,8 +84,8 @@ def _render_html(template: str, page_request: PageRequest, values: dict[str, obj
     common = {
         "links": page_request.links,
         "portal_user": page_request.portal_user,
-        "only": page_request.only,
-        "provider": page_request.provider,
+        "only": page_request.context.only,
+        "provider": page_request.context.provider,
         "asset": lambda name: page_request.links.to_asset(found[name].name),
         "has_charts": "uplot.js" in found,
         "logged_in": page_request.portal_user.how is AuthMethod.SESSION,

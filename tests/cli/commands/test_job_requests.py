@@ -29,6 +29,7 @@ from tony.portal.access.login_credentials import TokenFile
 from tony.protocol.client_messages import GetStacks, RestartJob
 from tony.protocol.shared_messages import SetLogLevel, Stacks
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 SPEC = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)}, editors=("mo",), viewers=("vic",))
@@ -72,7 +73,11 @@ def portal(home: Home, tmp_path: Path) -> Iterator[str]:
     """A portal over the same jobs, which knows us by our process, and others by their tokens."""
     tokens = TokenFile(tmp_path)
     with served(
-        create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
+        create(
+            ServerContext(
+                HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens))
+            )
+        )
     ) as port:
         yield f"http://127.0.0.1:{port}"
 

@@ -18,6 +18,7 @@ from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.login_credentials import TokenFile
 from tony.portal.access.login_routes import LoginRoutes
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import Authenticator
 
 OUTSIDE = "0.0.0.0"
@@ -105,9 +106,9 @@ def portal(tmp_path: Path, tokens: TokenFile, **said: Any) -> ASGIApp:
     home = Home(tmp_path / "home")
     keep(home)
     terms = ListenOptions(**said).build_auth_config(tokens)
-    authenticator = Authenticator(terms)
-    login = LoginRoutes(authenticator, tokens, terms.cookie, secure=terms.secure)
-    return as_peer(create(HomeSource(home, "owner"), authenticator, login=True, more=login.build_routes()), None)
+    context = ServerContext(HomeSource(home, "owner"), Authenticator(terms), login=True)
+    login = LoginRoutes(context, tokens, terms.cookie, secure=terms.secure)
+    return as_peer(create(context, login.build_routes()), None)
 
 
 def test_a_token_is_written_into_the_page(tmp_path: Path, tokens: TokenFile) -> None:

@@ -30,6 +30,7 @@ from tony.portal.tensorboard.reverse_proxy import build_policy
 from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
+from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
 #: It comes with the frameworks that tests run with, where there are such for this Python.
@@ -96,10 +97,11 @@ class Place:
 async def place(home: Home, jobs: int, *, most: int = 4, idle: float = 600.0) -> AsyncIterator[Place]:
     """A portal that knows so many jobs."""
     portal = IndexedJobs(home, [open_location(str(home.path), home, os.environ)], "jobs of a test")
-    authenticator = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,)))
-    boarding = TensorBoardRoutes(home, portal, authenticator, TensorBoardManager(home.portal / "boards", most, idle))
-    app = create(portal, authenticator, more=boarding.build_routes())
-    app.state.boards = True
+    context = ServerContext(
+        portal, Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,))), boards=True
+    )
+    boarding = TensorBoardRoutes(home, portal, context, TensorBoardManager(home.portal / "boards", most, idle))
+    app = create(context, boarding.build_routes())
     transport = httpx.ASGITransport(app=as_peer(app, None), client=("10.0.0.1", 50000))
     await portal.start()
     try:

@@ -14,7 +14,7 @@ from tony.portal.access.login_credentials import SESSION, TokenFile
 from tony.web.app import render_problem, render_refusal
 from tony.web.job_provider import LISTS
 from tony.web.request import read_body
-from tony.web.user_authentication import Authenticator
+from tony.web.server_context import ServerContext
 
 #: Maximum bytes of the form.
 _MAX_FORM_BYTES = 8192
@@ -29,8 +29,8 @@ class LoginRoutes:
         secure: browsers connect with https.
     """
 
-    def __init__(self, authenticator: Authenticator, tokens: TokenFile, cookie: str, *, secure: bool) -> None:
-        self._authenticator, self._tokens = authenticator, tokens
+    def __init__(self, context: ServerContext, tokens: TokenFile, cookie: str, *, secure: bool) -> None:
+        self._context, self._tokens = context, tokens
         self._cookie, self._secure = cookie, secure
 
     def build_routes(self) -> list[Route]:
@@ -42,9 +42,13 @@ class LoginRoutes:
 
     async def _log_in(self, request: Request) -> Response:
         """Log in with a token, only from our own form: another site could otherwise log a user in as another one."""
-        if not self._authenticator.is_own_page(request):
+        if not self._context.auth.is_own_page(request):
             return render_problem(
-                request, 403, "You are not logged in", "The form did not come from this portal. Reload it."
+                self._context,
+                request,
+                403,
+                "You are not logged in",
+                "The form did not come from this portal. Reload it.",
             )
         words = await _read_form(request)
         known = await LISTS.run(self._tokens.find, words.get("token", "").strip())
@@ -52,8 +56,8 @@ class LoginRoutes:
         if not _REDIRECT_TARGET.fullmatch(after):
             after = ""
         if known is None:
-            refusal = self._authenticator.reject_token(request)
-            return render_refusal(request, refusal, after)
+            refusal = self._context.auth.reject_token(request)
+            return render_refusal(self._context, request, refusal, after)
         text, _ = await LISTS.run(self._tokens.create_cookie, known)
         response = RedirectResponse(f"./{after}", 303)
         response.set_cookie(
@@ -62,13 +66,15 @@ class LoginRoutes:
         return response
 
     async def _log_out(self, request: Request) -> Response:
-        if not self._authenticator.is_own_page(request):
-            return render_problem(request, 403, "You are still logged in", "The form did not come from this portal.")
+        if not self._context.auth.is_own_page(request):
+            return render_problem(
+                self._context, request, 403, "You are still logged in", "The form did not come from this portal."
+            )
         if self._cookie in request.cookies:
             try:
                 await LISTS.run(self._tokens.end_session, request.cookies[self._cookie])
             except TonyError as error:
-                return render_problem(request, 502, "You are still logged in", str(error))
+                return render_problem(self._context, request, 502, "You are still logged in", str(error))
         response = RedirectResponse("./", 303)
         response.delete_cookie(self._cookie, path="/", httponly=True, secure=self._secure, samesite="strict")
         return response

@@ -44,8 +44,8 @@ from tony.web.app import wrap_page
 from tony.web.authorization import PortalAction, User, find_job, list_visible_jobs
 from tony.web.job_provider import STORES
 from tony.web.request import Links, PageError, PageRequest
+from tony.web.server_context import ServerContext
 from tony.web.template_rendering import render
-from tony.web.user_authentication import Authenticator
 
 #: Maximum jobs shown together, and jobs offered to add.
 _MAX_JOBS = 8
@@ -83,9 +83,9 @@ class TensorBoardRoutes:
     """
 
     def __init__(
-        self, home: Home, portal: IndexedJobs, authenticator: Authenticator, boards: TensorBoardManager | None = None
+        self, home: Home, portal: IndexedJobs, context: ServerContext, boards: TensorBoardManager | None = None
     ) -> None:
-        self._home, self._portal, self._authenticator = home, portal, authenticator
+        self._home, self._portal, self._context = home, portal, context
         self.boards = boards or TensorBoardManager(home.portal / "boards")
         self._slots = Slots(_MAX_REQUESTS, _MAX_REQUESTS, _MAX_REQUESTS_OF_ONE_USER)
         self._bridges: set[asyncio.Task[None]] = set()
@@ -94,11 +94,11 @@ class TensorBoardRoutes:
         """Return the routes for the application."""
         jobs = "/tensorboard/{jobs}"
         return [
-            Route("/tensorboard", wrap_page(self._serve_page_of_form), methods=["GET"]),
-            Route(jobs, wrap_page(self._serve_page), methods=["GET"]),
+            Route("/tensorboard", wrap_page(self._context, self._serve_page_of_form), methods=["GET"]),
+            Route(jobs, wrap_page(self._context, self._serve_page), methods=["GET"]),
             Route(f"{jobs}/start", self._serve_start, methods=["PUT"]),
-            Route(f"{jobs}/board/{{path:path}}", wrap_page(self._serve_board), methods=["GET", "POST"]),
-            Route(f"{jobs}/live/{{path:path}}", wrap_page(self._serve_live), methods=["GET", "POST"]),
+            Route(f"{jobs}/board/{{path:path}}", wrap_page(self._context, self._serve_board), methods=["GET", "POST"]),
+            Route(f"{jobs}/live/{{path:path}}", wrap_page(self._context, self._serve_live), methods=["GET", "POST"]),
         ]
 
     async def close(self) -> None:
@@ -149,8 +149,8 @@ class TensorBoardRoutes:
 
     async def _start(self, request: Request) -> Response:
         """Start a TensorBoard; every response is JSON."""
-        user = await authenticate(self._authenticator, request)
-        await check_change(self._authenticator, request, user)
+        user = await authenticate(self._context.auth, request)
+        await check_change(self._context.auth, request, user)
         jobs = _parse_jobs(request)
         ones = await self._find_jobs(user, jobs)
 
@@ -282,7 +282,7 @@ class TensorBoardRoutes:
 
     def _check_own_page(self, request: Request) -> None:
         """Refuse requests that change something and do not come from a page of this portal."""
-        if request.method != "GET" and not self._authenticator.is_own_page(request):
+        if request.method != "GET" and not self._context.auth.is_own_page(request):
             raise PageError(403, "Request refused", "It came from a page of another site.")
 
 

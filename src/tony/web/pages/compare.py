@@ -71,7 +71,7 @@ async def _find_others(page_request: PageRequest, reports: Sequence[JobReport]) 
     shown = {report.job for report in reports}
     found: dict[str, JobHead] = {}
     for query in (Query(text=reports[0].name, most=4 * _MAX_OFFERED_JOBS), Query(most=2 * _MAX_OFFERED_JOBS)):
-        page = await list_visible_jobs(page_request.portal_user, page_request.provider, query)
+        page = await list_visible_jobs(page_request.portal_user, page_request.context.provider, query)
         found |= {head.job: head for head in page.heads if head.job not in shown}
     same = [head for head in found.values() if head.name == reports[0].name]
     others = [head for head in found.values() if head.name != reports[0].name]

@@ -26,7 +26,7 @@ from tony.web import ansi_html
 from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame, count_states
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
-from tony.web.timeline_svg import Drawing, SvgCache
+from tony.web.timeline_svg import Drawing
 
 #: How long the page waits for its timeline; if it takes longer, the script loads it afterwards.
 _TIMELINE_TIMEOUT_SECONDS = 0.06
@@ -89,7 +89,7 @@ async def render_page(page_request: PageRequest) -> Response:
     }
     # The timeline of a large job would delay the page: the script requests it once the page is shown.
     wait = len(report.tasks) <= _LARGE_JOB_TASKS or (
-        report.state.ended and _get_svg_cache(page_request).has(report.job)
+        report.state.ended and page_request.context.drawings.has(report.job)
     )
     values |= (
         await _load_timeline(page_request, view, report, _TIMELINE_TIMEOUT_SECONDS)
@@ -112,7 +112,7 @@ async def _load_timeline(
 ) -> dict[str, object]:
     """Return the timeline and the goodput for the template; None for what takes longer than the timeout."""
     since, until = float(page_request.get_number("since", 0)), float(page_request.get_number("until", 0))
-    work = _get_svg_cache(page_request).load_drawing(view, since, until or None)
+    work = page_request.context.drawings.load_drawing(view, since, until or None)
     found = await await_part(work) if timeout_seconds is None else await await_with_timeout(work, timeout_seconds)
     if not isinstance(found, tuple):
         return {"timeline": found, "goodput": None}
@@ -121,15 +121,6 @@ async def _load_timeline(
         "timeline": _build_timeline_values(page_request, report, line, drawing),
         "goodput": _build_goodput_values(await await_part(view.goodput())),
     }
-
-
-def _get_svg_cache(page_request: PageRequest) -> SvgCache:
-    """Return the cache of this server."""
-    state = page_request.request.app.state
-    if not hasattr(state, "drawings"):
-        state.drawings = SvgCache()
-    found: SvgCache = state.drawings
-    return found
 
 
 def _select_latest(events: Sequence[LogEntry]) -> list[tuple[LogEntry, str]]:

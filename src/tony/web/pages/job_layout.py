@@ -95,7 +95,7 @@ async def build_frame(
         "part": part,
         "now": clock.wall(),
         "live": not report.state.ended,
-        "boards": getattr(page_request.request.app.state, "boards", False),
+        "boards": page_request.context.boards,
         "cluster": [] if isinstance(links, Unknown) else links,
         "record": record if isinstance(record, JobRecord) else None,
         "may_change": not report.state.ended

@@ -57,7 +57,7 @@ async def render_advice(page_request: PageRequest) -> Response:
     view, report = await page_request.find_job()
     values = await build_frame(page_request, view, report, "advice")
     found = await await_with_timeout(
-        load_advice(view, page_request.portal_user, page_request.provider), _ADVICE_TIMEOUT_SECONDS
+        load_advice(view, page_request.portal_user, page_request.context.provider), _ADVICE_TIMEOUT_SECONDS
     )
     is_part = bool(page_request.get_word("part"))
     values |= {

@@ -50,7 +50,7 @@ class Choice:
 async def render_jobs(page_request: PageRequest) -> Response:
     try:
         query = from_words(page_request.words)
-        found = await list_visible_jobs(page_request.portal_user, page_request.provider, query)
+        found = await list_visible_jobs(page_request.portal_user, page_request.context.provider, query)
     except ValueError as error:
         raise PageError(400, "Invalid address", f"{error}") from None
     words = to_words(query)
@@ -148,7 +148,9 @@ class UnusedResourcesRow:
 async def render_waste(page_request: PageRequest) -> Response:
     weeks = page_request.get_number("weeks", 4, 1, 520)
     user = page_request.get_word("user")
-    found = await compute_waste(page_request.portal_user, page_request.provider, clock.wall() - weeks * WEEK, user)
+    found = await compute_waste(
+        page_request.portal_user, page_request.context.provider, clock.wall() - weeks * WEEK, user
+    )
     return render(
         "waste.html",
         page_request,
