@@ -1,4 +1,4 @@
-"""The daemons of a small cluster: their names, addresses, names of ports, and Java command lines."""
+"""The daemons of a small cluster: their names, addresses, port names and Java command lines."""
 
 from __future__ import annotations
 
