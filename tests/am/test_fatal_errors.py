@@ -104,7 +104,8 @@ def test_a_signal_at_the_deadline() -> None:
 
 def test_nothing_of_it_runs_any_more() -> None:
     """Tasks that had ended stay as they were; the others were stopped, or never started."""
-    states = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.RUNNING, TaskState.STOPPING, TaskState.REQUESTED]
+    running, unstarted = [TaskState.RUNNING, TaskState.STOPPING], [TaskState.REQUESTED, TaskState.REGISTERED]
+    states = [TaskState.SUCCEEDED, TaskState.FAILED, *running, *unstarted]
     tasks = [
         TaskReport(
             task=f"w:{n}", role="w", index=n, state=state, pid=5, executor_pid=6, note="so", since=1.0, exit_code=3
@@ -118,6 +119,7 @@ def test_nothing_of_it_runs_any_more() -> None:
         (TaskState.STOPPED, "stopped when the job was aborted", 1001.0),
         (TaskState.STOPPED, "stopped when the job was aborted", 1001.0),
         (TaskState.STOPPED, "never started", 1001.0),
+        (TaskState.STOPPED, "never started", 1001.0),
     ]
     assert {t.executor_pid for t in last.tasks} == {None}
-    assert [t.pid for t in last.tasks[2:]] == [None, None, None]
+    assert [t.pid for t in last.tasks[2:]] == [None] * 4

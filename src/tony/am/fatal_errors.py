@@ -8,7 +8,6 @@ from dataclasses import replace
 from tony.errors import (
     AttemptLostError,
     ConfigError,
-    ExitCode,
     InfraError,
     SchedulerLostError,
     StorageError,
@@ -18,8 +17,8 @@ from tony.errors import (
 )
 from tony.linux import os_errors
 from tony.model.failure import Failure, FailureCause, FailureClass
-from tony.model.job_report import JobReport, TaskReport
-from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
+from tony.model.job_report import JobReport, end_report
+from tony.model.states import LIVING_TASK_STATES
 
 _CAUSES: Mapping[type[InfraError], FailureCause] = {
     AttemptLostError: FailureCause.AM_LOST,
@@ -35,7 +34,7 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
         report: the report before.
         wall: seconds since 1970.
     """
-    failure_class, cause, exit_code = _classify(error)
+    failure_class, cause = _classify(error)
     reasons = (
         [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [_format_reason(error)]
     )
@@ -56,29 +55,23 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
         log="am.log",
         others=tuple(reasons[1:]),
     )
-    return replace(
-        report,
-        state=JobState.FAILED,
-        exit_code=int(exit_code),
-        failure=failure,
-        am=None,
-        ended=wall,
-        waiting="",
-        tasks=tuple(_mark_ended(task, wall) for task in report.tasks),
+    last = end_report(
+        report, failure, at=wall, note="stopped when the job was aborted", started_states=LIVING_TASK_STATES
     )
+    return replace(last, exit_code=int(error.exit_code)) if isinstance(error, UserError) else last
 
 
-def _classify(error: Exception) -> tuple[FailureClass, FailureCause, ExitCode]:
+def _classify(error: Exception) -> tuple[FailureClass, FailureCause]:
     if isinstance(error, TimeLimitExceededError):
-        return FailureClass.USER, FailureCause.LIFETIME, error.exit_code
+        return FailureClass.USER, FailureCause.LIFETIME
     if isinstance(error, UserError):
-        return FailureClass.USER, FailureCause.REFUSED, error.exit_code
+        return FailureClass.USER, FailureCause.REFUSED
     if isinstance(error, InfraError):
         cause = next((word for kind, word in _CAUSES.items() if isinstance(error, kind)), FailureCause.REFUSED)
-        return FailureClass.INFRASTRUCTURE, cause, error.exit_code
+        return FailureClass.INFRASTRUCTURE, cause
     if os_errors.explain(error):
-        return FailureClass.INFRASTRUCTURE, FailureCause.LIMIT, ExitCode.INFRASTRUCTURE
-    return FailureClass.PLATFORM, FailureCause.BUG, ExitCode.BUG
+        return FailureClass.INFRASTRUCTURE, FailureCause.LIMIT
+    return FailureClass.PLATFORM, FailureCause.BUG
 
 
 def _format_reason(error: Exception) -> str:
@@ -87,17 +80,3 @@ def _format_reason(error: Exception) -> str:
     if os_errors.explain(error):
         return f"the application master cannot continue: {os_errors.describe_os_error(error)}"
     return f"a bug in the application master: {type(error).__name__}: {error}"
-
-
-def _mark_ended(task: TaskReport, wall: float) -> TaskReport:
-    if task.state in ENDED_TASK_STATES:
-        return replace(task, executor_pid=None)
-    return replace(
-        task,
-        state=TaskState.STOPPED,
-        pid=None,
-        executor_pid=None,
-        since=wall,
-        last_output_age=None,
-        note="stopped when the job was aborted" if task.state in LIVING_TASK_STATES else "never started",
-    )

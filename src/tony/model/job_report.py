@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 
-from tony.model.failure import Failure
+from tony.errors import ExitCode
+from tony.model.failure import EXIT_CODES, Failure, FailureClass
 from tony.model.job_spec import DEFAULT_SCHEDULER
-from tony.model.states import JobState, TaskState
+from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +141,49 @@ class JobReport:
     editors: tuple[str, ...] = ()
     session_reason: str = ""
     unfinished: str = ""
+
+
+#: A task in one of these states has a container.
+_TASK_STATES_WITH_CONTAINER = LIVING_TASK_STATES | {TaskState.STARTING, TaskState.REGISTERED}
+
+
+def change_result(report: JobReport, failure: Failure | None) -> JobReport:
+    """Return the report of an ended job with another result: state and exit code follow from the failure.
+
+    Args:
+        failure: None for a job that succeeded.
+    """
+    if failure is None:
+        return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None)
+    state = JobState.KILLED if failure.failure_class is FailureClass.KILLED else JobState.FAILED
+    return replace(report, state=state, exit_code=int(EXIT_CODES[failure.failure_class]), failure=failure)
+
+
+def end_report(
+    report: JobReport,
+    failure: Failure | None,
+    *,
+    at: float,
+    note: str,
+    task_state: TaskState = TaskState.STOPPED,
+    started_states: Set[TaskState] = _TASK_STATES_WITH_CONTAINER,
+) -> JobReport:
+    """Return the last report of a job that its AM did not end normally: nothing of it is running.
+
+    Args:
+        failure: None for a job that succeeded.
+        at: wall-clock seconds since 1970.
+        note: how the tasks ended that had been started.
+        task_state: their state now.
+        started_states: the states of such tasks before; the others were never started.
+    """
+    tasks = tuple(_end_task(task, at, note, task_state, started_states) for task in report.tasks)
+    return change_result(replace(report, am=None, waiting="", ended=at, tasks=tasks), failure)
+
+
+def _end_task(task: TaskReport, at: float, note: str, state: TaskState, started_states: Set[TaskState]) -> TaskReport:
+    if task.state in ENDED_TASK_STATES:
+        return replace(task, pid=None, executor_pid=None)
+    if task.state not in started_states:
+        state, note = TaskState.STOPPED, "never started"
+    return replace(task, state=state, since=at, pid=None, executor_pid=None, last_output_age=None, note=note)

@@ -25,7 +25,6 @@ from tony.jobs.actions import kill
 from tony.jobs.am_client import locate_am
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status import aborted_submissions, job_status
-from tony.jobs.status.job_end import apply_scheduler_status
 from tony.jobs.status.report_from_log import build_last_report
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import to_plain
@@ -79,9 +78,7 @@ def test_the_record_breaks_off(
     """HDFS took no more of it: YARN knows how the job ended all the same."""
     folder, record = recorded(home)
     logged(folder, started())
-    report = build_last_report(folder, record)
-    if status is not None:
-        report = apply_scheduler_status(report, status)
+    report = build_last_report(folder, record, status)
     assert (report.state, report.exit_code) == (state, exit_code)
     assert (report.failure is None) is (reason is None)
     on_purpose = status is not None and (status.result is JobState.KILLED or status.overdue)
@@ -98,7 +95,7 @@ def test_the_record_knows_better(home: Home) -> None:
     events: list[Event] = [*started(), exited(TaskId("worker", 0), 7, 9.0)]
     logged(folder, events)
     status = ApplicationStatus(alive=False, result=JobState.KILLED, note="the application had ended")
-    report = apply_scheduler_status(build_last_report(folder, record), status)
+    report = build_last_report(folder, record, status)
     assert report.state is JobState.FAILED
     assert report.failure is not None
     assert "code 7" in report.failure.reason

@@ -125,6 +125,16 @@ def test_before_the_first_container(job: Recorded) -> None:
     assert [(task.state, task.note) for task in report.tasks] == [(TaskState.STOPPED, "never started")] * 2
 
 
+def test_before_the_first_start(job: Recorded) -> None:
+    """Their executors were lost."""
+    folder, record = job
+    logged(folder, started()[:-2])
+    report = build_last_report(folder, record)
+    assert [(task.state, task.note) for task in report.tasks] == [
+        (TaskState.LOST, "lost with the application master")
+    ] * 2
+
+
 def test_before_the_first_event(job: Recorded) -> None:
     """It died while it came up."""
     folder, record = job

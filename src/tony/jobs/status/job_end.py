@@ -3,66 +3,73 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tony.errors import ExitCode
-from tony.history.job_record import load_kill_request, read_summary, write_summary
+from tony.history.job_record import KillRequest, read_summary, write_summary
 from tony.linux.liveness_lock import try_lock
 from tony.linux.thread_pools import to_thread
 from tony.model.actor import Actor, ActorKind
-from tony.model.failure import FailureCause, FailureClass
-from tony.model.job_report import JobReport, TaskReport
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.job_report import JobReport, change_result
 from tony.model.state_directory import JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ApplicationStatus, Submitter
 
-#: Note of tasks that ended because their AM died.
-LOST_WITH_AM = "lost with the application master"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossOutcome:
+    """The result of a job whose AM died before it decided one.
+
+    Attributes:
+        failure: None if the job succeeded.
+        note: how the tasks ended that had been started.
+        task_state: their state.
+    """
+
+    failure: Failure | None
+    note: str = "ended with the job"
+    task_state: TaskState = TaskState.STOPPED
 
 
-def apply_kill_request(folder: JobFolder, report: JobReport) -> JobReport:
-    """Apply a pending kill request, made while no AM answered, to the report."""
-    request, failure = load_kill_request(folder), report.failure
-    if request is None or failure is None or failure.cause is not FailureCause.AM_LOST:
-        return report
-    failure = replace(
-        failure,
-        failure_class=FailureClass.KILLED,
-        cause=FailureCause.KILLED,
-        reason=f"killed by {request.actor}",
-        actor=Actor(request.actor),
-        others=(failure.reason, *failure.others),
-        tail=(),
-    )
-    report = _mark_tasks_stopped(report)
-    return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
+def explain_loss(lost: Failure, status: ApplicationStatus | None, request: KillRequest | None) -> LossOutcome:
+    """Return the result of a job whose event log breaks off.
 
-
-def apply_scheduler_status(report: JobReport, status: ApplicationStatus) -> JobReport:
-    """Apply the scheduler's report of the end; it decides where the event log breaks off."""
-    lost = report.failure
-    if lost is None or lost.cause is not FailureCause.AM_LOST or status.result is None:
-        return add_signal_source(report, status)
-    if status.overdue:
-        return build_timed_out_report(_mark_tasks_stopped(report), status.overdue)
-    if status.result is JobState.SUCCEEDED:
-        tasks = tuple(_mark_stopped(task, "the end of its event log is missing") for task in report.tasks)
-        return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)
-    reason = status.note or f"the scheduler reports that it was {status.result.value}"
-    if status.result is JobState.KILLED:
-        failure = replace(
+    Args:
+        lost: its failure if nothing else is known.
+        status: the scheduler's report of the end, which decides.
+        request: a kill request that was made while no AM answered.
+    """
+    if status is None and request is not None:
+        killed = replace(
             lost,
             failure_class=FailureClass.KILLED,
             cause=FailureCause.KILLED,
-            reason=reason,
-            others=(),
+            reason=f"killed by {request.actor}",
+            actor=Actor(request.actor),
+            others=(lost.reason, *lost.others),
             tail=(),
-            log=None,
         )
-        report = _mark_tasks_stopped(report)
-        return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
-    return replace(report, failure=replace(lost, reason=f"{reason} (the end of the event log is missing)"))
+        return LossOutcome(failure=killed)
+    if status is not None and status.result is not None:
+        if status.overdue:
+            return LossOutcome(failure=_build_timeout_failure(lost, status.overdue))
+        if status.result is JobState.SUCCEEDED:
+            return LossOutcome(failure=None, note="the end of its event log is missing")
+        reason = status.note or f"the scheduler reports that it was {status.result.value}"
+        if status.result is JobState.KILLED:
+            killed = replace(
+                lost,
+                failure_class=FailureClass.KILLED,
+                cause=FailureCause.KILLED,
+                reason=reason,
+                others=(),
+                tail=(),
+                log=None,
+            )
+            return LossOutcome(failure=killed)
+        lost = replace(lost, reason=f"{reason} (the end of the event log is missing)")
+    return LossOutcome(failure=lost, note="lost with the application master", task_state=TaskState.LOST)
 
 
 def was_killed_by_signal(report: JobReport) -> bool:
@@ -79,7 +86,7 @@ def add_signal_source(report: JobReport, status: ApplicationStatus) -> JobReport
     if report.failure is None or not was_killed_by_signal(report):
         return report
     if status.overdue:
-        return build_timed_out_report(report, status.overdue)
+        return change_result(report, _build_timeout_failure(report.failure, status.overdue))
     if status.given_up:
         reason = f"the scheduler has given up the application master{f': {status.note}' if status.note else ''}"
         failure = replace(
@@ -89,7 +96,7 @@ def add_signal_source(report: JobReport, status: ApplicationStatus) -> JobReport
             reason=reason,
             actor=None,
         )
-        return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.INFRASTRUCTURE), failure=failure)
+        return change_result(report, failure)
     if not status.note or status.result is not JobState.KILLED:
         return report
     return replace(
@@ -97,15 +104,14 @@ def add_signal_source(report: JobReport, status: ApplicationStatus) -> JobReport
     )
 
 
-def build_timed_out_report(report: JobReport, limit: str) -> JobReport:
-    """Return the report of a job that its scheduler ended because of a time limit: neither an accident nor a kill.
+def _build_timeout_failure(failure: Failure, limit: str) -> Failure:
+    """Return the failure of a job that its scheduler ended because of a time limit: neither an accident nor a kill.
 
     Args:
         limit: one sentence.
     """
-    assert report.failure is not None
-    failure = replace(
-        report.failure,
+    return replace(
+        failure,
         failure_class=FailureClass.USER,
         cause=FailureCause.LIFETIME,
         reason=limit,
@@ -114,19 +120,6 @@ def build_timed_out_report(report: JobReport, limit: str) -> JobReport:
         tail=(),
         log=None,
     )
-    return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.PROGRAM_FAILED), failure=failure)
-
-
-def _mark_tasks_stopped(report: JobReport) -> JobReport:
-    """Mark the tasks of a job that was ended deliberately as stopped instead of lost."""
-    return replace(report, tasks=tuple(_mark_stopped(task, "ended with the job") for task in report.tasks))
-
-
-def _mark_stopped(task: TaskReport, note: str) -> TaskReport:
-    """Mark a task as stopped if it was counted as lost with the AM; tasks lost earlier are unchanged."""
-    if task.state is not TaskState.LOST or task.note != LOST_WITH_AM:
-        return task
-    return replace(task, state=TaskState.STOPPED, note=note)
 
 
 async def close_lost(
@@ -153,8 +146,7 @@ async def close_lost(
         # Late: rarely needed, and it loads the state machine.
         from tony.jobs.status.report_from_log import build_last_report
 
-        report = await to_thread(build_last_report, folder, record)
-        report = apply_scheduler_status(report, status) if status else apply_kill_request(folder, report)
+        report = await to_thread(build_last_report, folder, record, status)
         remove_secrets(folder)
         write_summary(folder, report)
         remove_secrets(folder)  # again: another process may have fetched them in between

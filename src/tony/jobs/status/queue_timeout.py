@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 
 from tony import clock
-from tony.errors import ExitCode, InfraError
+from tony.errors import InfraError
 from tony.history.event_log import segments
 from tony.history.job_record import build_pending_report, read_summary, write_summary
 from tony.jobs.remote.remote_job_sync import forget_secrets
 from tony.linux.liveness_lock import try_lock
 from tony.model.failure import Failure, FailureCause, FailureClass
-from tony.model.job_report import JobReport
+from tony.model.job_report import JobReport, end_report
 from tony.model.state_directory import JobFolder
-from tony.model.states import JobState, TaskState
+from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import Submitter
 from tony.units import format_duration
@@ -98,12 +97,4 @@ class QueueLimit:
             session=0,
             at=max(0.0, wall - self._record.submitted),
         )
-        tasks = [replace(task, state=TaskState.STOPPED, since=wall, note="never started") for task in pending.tasks]
-        return replace(
-            pending,
-            state=JobState.FAILED,
-            exit_code=int(ExitCode.INFRASTRUCTURE),
-            failure=failure,
-            ended=wall,
-            tasks=tuple(tasks),
-        )
+        return end_report(pending, failure, at=wall, note="never started")

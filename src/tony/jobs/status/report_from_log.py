@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 from tony import clock
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
-from tony.core.state import Final
-from tony.errors import ExitCode, InvalidTransitionError, RecordError, StorageError, UnknownJobError
+from tony.errors import InvalidTransitionError, RecordError, StorageError, UnknownJobError
 from tony.history.event_log import EventTail, check_foreign_length, segments
-from tony.history.job_record import build_pending_report, read_job, read_summary
+from tony.history.job_record import build_pending_report, load_kill_request, read_job, read_summary
 from tony.jobs.am_client import locate_am
-from tony.jobs.status.job_end import LOST_WITH_AM
+from tony.jobs.status.job_end import add_signal_source, explain_loss
 from tony.linux.files import read_tail
 from tony.linux.thread_pools import lock_held
-from tony.model.failure import EXIT_CODES, Failure, FailureCause, FailureClass
-from tony.model.job_report import JobReport, TaskReport
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.job_report import JobReport, end_report
 from tony.model.state_directory import JobFolder
-from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import JobRecord
+from tony.schedulers.client_interface import ApplicationStatus
 
 
 class StatusFromLog:
@@ -107,11 +105,14 @@ def report_as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
 _QUOTED_LINES = 10
 #: Bytes read from the end of that log for them.
 _TAIL_BYTES = 16 * 1024
-_NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
-def build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
-    """Return the final report of a job whose AM is dead. Blocking: replays the whole log."""
+def build_last_report(folder: JobFolder, record: JobRecord, status: ApplicationStatus | None = None) -> JobReport:
+    """Return the final report of a job whose AM is dead. Blocking: replays the whole log.
+
+    Args:
+        status: the scheduler's report of the end, if any.
+    """
     log, note = _LogReplay(folder, record), ""
     try:
         log.read_on()
@@ -120,29 +121,19 @@ def build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
     except Exception as error:  # a bug that replaying hits again must not keep the job open forever
         note = f" Its event log cannot be replayed ({type(error).__name__}: {error}); this is a bug in tony."
     if note or not log.events:
-        return _build_lost_report(folder, build_pending_report(folder, record), last_sign=0.0, note=note)
-    if log.app.state.final is not None:
-        return _complete_report(log.app.state.final, log.build_last_report(), log.last_wall)
-    return _build_lost_report(folder, log.build_last_report(), last_sign=log.last_wall)
+        pending = build_pending_report(folder, record)
+        return _build_lost_report(folder, pending, status, last_sign=0.0, note=note)
+    report, final = log.build_last_report(), log.app.state.final
+    if final is None:
+        return _build_lost_report(folder, report, status, last_sign=log.last_wall)
+    # Its result was decided before the AM died during cleanup.
+    report = end_report(report, final.failure, at=report.ended or log.last_wall, note="stopped at the job's end")
+    return add_signal_source(report, status) if status else report
 
 
-def _complete_report(final: Final, report: JobReport, last_wall: float) -> JobReport:
-    """Complete the report of a job whose result was decided before the AM died during cleanup."""
-    ended = report.ended or last_wall
-    code = ExitCode.SUCCEEDED if final.failure is None else EXIT_CODES[final.failure.failure_class]
-    return replace(
-        report,
-        state=final.state,
-        failure=final.failure,
-        exit_code=int(code),
-        am=None,
-        waiting="",
-        ended=ended,
-        tasks=tuple(_end_task(task, TaskState.STOPPED, "stopped at the job's end", ended) for task in report.tasks),
-    )
-
-
-def _build_lost_report(folder: JobFolder, report: JobReport, last_sign: float, note: str = "") -> JobReport:
+def _build_lost_report(
+    folder: JobFolder, report: JobReport, status: ApplicationStatus | None, last_sign: float, note: str = ""
+) -> JobReport:
     ended = max(last_sign, _find_last_write_time(folder), report.submitted or 0.0)
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
@@ -158,16 +149,8 @@ def _build_lost_report(folder: JobFolder, report: JobReport, last_sign: float, n
         log=folder.am_log.name,
         others=(report.failure.reason, *report.failure.others) if report.failure else (),
     )
-    return replace(
-        report,
-        state=JobState.FAILED,
-        exit_code=int(ExitCode.INFRASTRUCTURE),
-        failure=failure,
-        am=None,
-        waiting="",
-        ended=ended,
-        tasks=tuple(_end_task(task, TaskState.LOST, LOST_WITH_AM, ended) for task in report.tasks),
-    )
+    outcome = explain_loss(failure, status, load_kill_request(folder))
+    return end_report(report, outcome.failure, at=ended, note=outcome.note, task_state=outcome.task_state)
 
 
 def _read_supervisor_note(folder: JobFolder) -> str:
@@ -177,14 +160,6 @@ def _read_supervisor_note(folder: JobFolder) -> str:
         if location and location.supervisor is not None:
             return f" Its supervisor (pid {location.supervisor}), which would have restarted it, is dead as well."
     return ""
-
-
-def _end_task(task: TaskReport, state: TaskState, note: str, at: float) -> TaskReport:
-    if task.state in ENDED_TASK_STATES:
-        return replace(task, pid=None, executor_pid=None)
-    if task.state in _NEVER_RAN:
-        state, note = TaskState.STOPPED, "never started"
-    return replace(task, state=state, since=at, pid=None, executor_pid=None, last_output_age=None, note=note)
 
 
 def _find_last_write_time(folder: JobFolder) -> float:
