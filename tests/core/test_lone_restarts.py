@@ -83,6 +83,13 @@ def test_the_budget_is_the_jobs() -> None:
     assert simulation.failure.verdict == "already restarted once (max_restarts = 1)"
 
 
+def test_no_restart_is_considered_without_a_budget() -> None:
+    simulation = started(job(max_restarts=0))
+    simulation.exit(task("worker:1"), FAILED)
+    simulation.settle()
+    assert simulation.failure.verdict == ""
+
+
 def test_a_task_unknown_to_its_peers_may_move() -> None:
     """A lost container is replaced without a new session; where its peers know the address, a new session begins."""
     for framework, expected in (("none", (1, "running", 2)), ("tensorflow", (2, "running", 1))):

@@ -55,6 +55,12 @@ def test_only_files_that_hold_something_are_named(home: Home) -> None:
     assert f"  Full log: {folder.logs}/worker-1.s1.t1.out and {folder.logs}/worker-1.s1.t1.err" in format_report(report)
 
 
+def test_the_reason_for_no_restart_is_given_if_one_was_considered(report: JobReport) -> None:
+    lines = format_report(of(report, verdict="already restarted once (max_restarts = 1)"))
+    assert lines[1] == "  Not restarted: already restarted once (max_restarts = 1)"
+    assert not [line for line in format_report(report) if "Not restarted" in line]
+
+
 def test_others_follow_one_line_each(report: JobReport) -> None:
     lines = format_report(of(report, others=("worker:0 on here: killed by SIGTERM", "and 7 more")))
     at = lines.index("Also failed:")

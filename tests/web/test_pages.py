@@ -15,9 +15,19 @@ from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
+from tony.core.sentences import describe_failure
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
-from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.failure import (
+    ContainerFacts,
+    ContainerLoss,
+    ExitFacts,
+    Failure,
+    FailureCause,
+    FailureClass,
+    FailureFacts,
+    SilenceFacts,
+)
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.progress import Progress
 from tony.model.progress_rules import measure_job
@@ -419,6 +429,32 @@ def test_a_job_stopped_by_its_owner_is_no_failure(tmp_path: Path) -> None:
     ended = replace(report.failure, failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by me")
     write_summary(folder, replace(report, state=JobState.KILLED, failure=ended))
     assert 'class="panel failure killed"' in fetch(_app(home), f"/job/{JOB}").text
+
+
+@pytest.mark.parametrize(
+    ("cause", "facts", "host", "signal"),
+    [
+        (FailureCause.PROGRAM, ExitFacts(exit_message=""), False, False),
+        (FailureCause.MEMORY, ExitFacts(exit_message="ran out of memory"), False, True),
+        (FailureCause.LOST, ContainerFacts(container=ContainerLoss.STOPPED, end="preempted"), False, True),
+        (FailureCause.SILENT, SilenceFacts(silence=60.0), True, True),
+    ],
+)
+def test_host_and_signal_are_shown_once(
+    tmp_path: Path, cause: FailureCause, facts: FailureFacts, host: bool, signal: bool
+) -> None:
+    """Below the sentence stands what it does not name."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    _fail(folder)
+    report = _report(folder)
+    assert report.failure is not None
+    reason = describe_failure(cause, facts, "worker:0", "node7", None, "SIGSEGV")
+    failure = replace(report.failure, cause=cause, facts=facts, reason=reason, exit_code=None, signal="SIGSEGV")
+    write_summary(folder, replace(report, failure=failure))
+    text = fetch(_app(home), f"/job/{JOB}").text
+    part = text[text.index('<p class="sub">') :].partition("</p>")[0]
+    assert (" on <bdi>node7</bdi>" in part, " · SIGSEGV" in part) == (host, signal)
 
 
 def test_a_job_that_hangs_has_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

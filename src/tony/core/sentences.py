@@ -89,6 +89,20 @@ def describe_failure(
             assert_never(facts)
 
 
+def names_host(failure: Failure) -> bool:
+    """Return True if the sentence says on which host the task was; it never names this machine."""
+    match failure.facts:
+        case ExitFacts() | ContainerFacts(container=ContainerLoss.STOPPED | ContainerLoss.OUT_OF_MEMORY):
+            return failure.host != _LOCAL_HOST
+        case _:
+            return False
+
+
+def names_signal(failure: Failure) -> bool:
+    """Return True if the sentence says which signal ended the program; where a limit is the cause it does not."""
+    return isinstance(failure.facts, ExitFacts) and failure.cause is FailureCause.PROGRAM
+
+
 def _locate(who: str | None, host: str | None) -> str:
     return f"{who} on {host}" if host and host != _LOCAL_HOST else f"{who}"
 

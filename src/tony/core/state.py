@@ -235,7 +235,7 @@ class RoleState:
 
 @dataclass(slots=True)
 class Final:
-    """The job's result, decided once; `no_restart_reason` says why nothing was restarted."""
+    """The job's result, decided once; `no_restart_reason`: empty if no restart was considered."""
 
     state: JobState
     failure: Failure | None

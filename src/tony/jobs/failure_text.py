@@ -34,9 +34,6 @@ def find_hints(failure: Failure) -> list[str]:
     return [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
 
 
-#: The verdict of a job that may not restart at all; not worth a line.
-_NO_BUDGET = "max_restarts = 0"
-
 _ERRORS: dict[FailureClass, type[TonyError]] = {
     FailureClass.USER: ProgramError,
     FailureClass.INFRASTRUCTURE: InfraError,
@@ -69,7 +66,7 @@ def format_report(report: JobReport, shown_by: str = "") -> list[str]:
         return [f"{format_outcome(report)}: {failure.reason}"]
     return [
         f"{format_outcome(report)}: {failure.reason}",
-        *_format_classification(failure),
+        *([f"  Not restarted: {failure.verdict}"] if failure.verdict else []),
         *_format_evidence(report, failure),
         *_format_other_failures(failure),
         *_format_commands(report, failure, shown_by),
@@ -83,11 +80,6 @@ def build_error(report: JobReport) -> TonyError | None:
     refused = report.exit_code == ExitCode.REFUSED  # by the AM, because of a site policy
     kind = UserError if refused else _ERRORS[report.failure.failure_class]
     return kind("\n".join(format_report(report)))
-
-
-def _format_classification(failure: Failure) -> list[str]:
-    known = not failure.verdict or failure.verdict == _NO_BUDGET
-    return [] if known else [f"  Not restarted: {failure.verdict}"]
 
 
 def _format_evidence(report: JobReport, failure: Failure) -> list[str]:

@@ -159,7 +159,7 @@ class Failure:
         blameless: the job is not at fault: the restart does not count against max_restarts.
         actor: who killed the job; None if it was not killed.
         facts: what `reason` is made of; None where it was given as text.
-        verdict: why nothing was restarted, for a failure that ended a job with restarts; else empty.
+        verdict: why nothing was restarted; empty if no restart was considered.
     """
 
     failure_class: FailureClass

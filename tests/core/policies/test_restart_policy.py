@@ -83,6 +83,7 @@ def test_the_budget(
     decision = decide(after(max_restarts=limit, charged=charged, for_ports=ports), failure(cause), NOW)
     assert (decision.restart, decision.reason) == (restart, reason)
     assert not restart or decision.charged is is_charged
+    assert decision.considered is (restart or limit > 0)
 
 
 def test_a_role_has_a_budget_of_its_own() -> None:

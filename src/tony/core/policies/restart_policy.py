@@ -41,6 +41,7 @@ class Decision:
     Attributes:
         charged: counts against `max_restarts` of job and role.
         early: the program ended before `min_uptime`.
+        considered: False where `max_restarts = 0` leaves nothing to decide.
     """
 
     restart: bool
@@ -48,6 +49,7 @@ class Decision:
     delay: float = 0.0
     charged: bool = True
     early: bool = False
+    considered: bool = True
 
 
 def decide(state: State, failure: Failure, now: float, alone: Task | None = None) -> Decision:
@@ -143,7 +145,7 @@ def _decide_by_budget(state: State, now: float, task: Task | None, alone: Task |
     within = f" within {format_duration(window)}" if window else ""
     limit, used = state.spec.max_restarts, len(counted)
     if used >= limit:
-        return Decision(False, _explain_used_up(limit, within, "max_restarts"))
+        return Decision(False, _explain_used_up(limit, within, "max_restarts"), considered=limit > 0)
     reason = f"restart {used + 1} of {limit}{within}"
     name = task.id.role if task else ""
     own = state.roles[name].spec.max_restarts if task else None

@@ -100,7 +100,8 @@ def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:
         )
         session_restart.restart(ctx, failure, decision)
     else:
-        _finish_failed(ctx, failure, f"{why}; {decision.reason}", decision.reason)
+        no_restart_reason = decision.reason if decision.considered else ""
+        _finish_failed(ctx, failure, f"{why}; {decision.reason}", no_restart_reason)
 
 
 def _finish_failed(ctx: StepContext, failure: Failure, why: str, no_restart_reason: str = "") -> None:

@@ -62,7 +62,7 @@ def finish(
     """Decide the job's result, unless it is decided, and stop what is left.
 
     Args:
-        no_restart_reason: why nothing is restarted.
+        no_restart_reason: why nothing is restarted; empty if no restart was considered.
     """
     state = ctx.state
     if state.final:

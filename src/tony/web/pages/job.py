@@ -9,6 +9,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from tony.core.events import Snapshot
+from tony.core.sentences import names_host, names_signal
 from tony.history.event_log import LogEntry
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline
@@ -78,6 +79,7 @@ async def render_page(page_request: PageRequest) -> Response:
     events = await await_part(view.read_events(-2 * _SHOWN_EVENTS, 2 * _SHOWN_EVENTS))
     values |= {
         "failure": report.failure if report.state.value != "succeeded" else None,
+        **_select_details(report.failure),
         "tail": _render_tail(report.failure),
         "hints": find_hints(report.failure) if report.failure else [],
         "failed_log": _find_failed_log(page_request, report),
@@ -150,6 +152,16 @@ def _render_tail(failure: Failure | None) -> list[Markup]:
         shown, style = ansi_html.render_line(text, style)
         made.append(shown)
     return made
+
+
+def _select_details(failure: Failure | None) -> dict[str, str | None]:
+    """Return host and signal of a failure, each as far as its sentence does not name it."""
+    if failure is None:
+        return {"host": None, "signal": None}
+    return {
+        "host": None if names_host(failure) else failure.host,
+        "signal": None if names_signal(failure) else failure.signal,
+    }
 
 
 def _find_failed_log(page_request: PageRequest, report: JobReport) -> str:
