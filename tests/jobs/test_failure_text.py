@@ -180,6 +180,20 @@ def test_keras_3_under_a_strategy(line: str) -> None:
     assert 'TF_USE_LEGACY_KERAS = "1"' in hint
 
 
+def test_a_program_out_of_memory() -> None:
+    """The page of a job shows the same hints."""
+    failure = Failure(
+        failure_class=FailureClass.USER,
+        cause=FailureCause.MEMORY,
+        reason="worker:0 ran out of memory (limit 1g)",
+        session=1,
+        at=1.0,
+        task="worker:0",
+    )
+    (hint,) = find_hints(failure)
+    assert "roles.worker.memory" in hint
+
+
 def test_other_errors_have_none() -> None:
     assert _find("exit code 1", "ValueError: no such column", "KeyError: 'PerReplica'") == []
 

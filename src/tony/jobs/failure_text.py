@@ -29,9 +29,12 @@ _HINTS = (
 
 
 def find_hints(failure: Failure) -> list[str]:
-    """Return hints for the errors in the reason and among the program's last lines."""
+    """Return hints for the cause, and for the errors in the reason and among the program's last lines."""
     lines = failure.reason, *failure.tail
-    return [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
+    hints = [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
+    if failure.cause is FailureCause.MEMORY and failure.task:
+        hints.append(f"request more with roles.{parse_role(failure.task)}.memory, or --memory of tony run")
+    return hints
 
 
 _ERRORS: dict[FailureClass, type[TonyError]] = {
@@ -87,9 +90,6 @@ def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
     if failure.tail:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
     lines += [f"  Hint: {hint}" for hint in find_hints(failure)]
-    if failure.cause is FailureCause.MEMORY and failure.task:
-        role = parse_role(failure.task)
-        lines.append(f"  Hint: request more with roles.{role}.memory, or --memory of tony run")
     files = _find_log_files(report, failure)
     if files:
         lines.append(f"  Full log: {' and '.join(map(str, files))}")

@@ -45,7 +45,7 @@ _OF_PROGRAM = (
     MetricSeries("rss", Unit.BYTES, "resident memory (RSS); shared pages count once per process"),
     MetricSeries("pss", Unit.BYTES, "resident memory (PSS); shared pages are divided among processes"),
     MetricSeries("threads", Unit.COUNT, "of the program and its child processes"),
-    MetricSeries("files", Unit.COUNT, "open files"),
+    MetricSeries("files", Unit.COUNT, "open file descriptors: files, sockets, pipes"),
     MetricSeries("disk-read", Unit.BYTES_PER_SECOND, "read from disks"),
     MetricSeries("disk-write", Unit.BYTES_PER_SECOND, "written to disks"),
     MetricSeries("major-faults", Unit.PER_SECOND, "page faults that read from disk"),
