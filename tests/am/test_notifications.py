@@ -70,6 +70,10 @@ async def nonsense(writer: asyncio.StreamWriter) -> None:
     writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
 
 
+async def breaks_off(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 2")
+
+
 @dataclass(slots=True)
 class Place:
     """Where notices go.
@@ -209,6 +213,7 @@ class TestWhatGoesWrong:
             (says(307, "Location: /"), "redirects", False),
             (hangs_up, "the connection was closed without an answer", True),
             (nonsense, "its answer is not HTTP", False),
+            (breaks_off, "its answer is not HTTP", True),
             (silent, "no answer within 0.5 s", True),
             (slowly, "no answer within|its answer is not HTTP|closed without", True),
         ],

@@ -65,8 +65,8 @@ class Peer:
     """One executor process, over all of its connections.
 
     Attributes:
-        last_seen_at: when its last message of any kind arrived; also set when it reattaches, and after the AM was stopped
-            for a while (`clock.monotonic`).
+        last_seen_at: when its last message of any kind arrived (`clock.monotonic`); also set when it reattaches,
+            and after the AM was stopped for a while.
         acked, seen: number of its last report that is in the log, and that was received.
         printed: its programs have printed something.
         stale: the newest older session of which it reported something, once that was logged.

@@ -40,7 +40,7 @@ def build_task_part(
     board = spec.tensorboard_task
     # In an elastic role any task may be the first one of some session.
     changes = board is not None and board.role == task.role and role.min_instances is not None
-    with _adapter_named(record):
+    with _name_adapter_in_errors(record):
         meeting = framework.choose_rendezvous(spec, task)
     return TaskPart(
         job_id=record.job_id,
@@ -121,7 +121,7 @@ class StartMessages:
         addresses = {name: spec.roles[name][0] for name in sorted(self._addressed_roles) if spec.roles.get(name)}
         if addresses:
             self._extra.setdefault(spec.version, {})["addresses"] = addresses
-        with _adapter_named(self._record):
+        with _name_adapter_in_errors(self._record):
             self._shared[spec.version] = self._framework.build_shared(job, spec)
 
     def encode(self, start: Start) -> bytes:
@@ -158,7 +158,7 @@ class StartMessages:
 
 
 @contextlib.contextmanager
-def _adapter_named(record: JobRecord) -> Iterator[None]:
+def _name_adapter_in_errors(record: JobRecord) -> Iterator[None]:
     """Name the framework's adapter in an unexpected error: it may be third-party."""
     try:
         yield

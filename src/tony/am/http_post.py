@@ -72,7 +72,7 @@ async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], t
     Raises:
         WebhookRejectedError: for whatever reason.
     """
-    from http.client import HTTPException, RemoteDisconnected  # late: most jobs have no webhook
+    from http.client import BadStatusLine, HTTPException, RemoteDisconnected  # late: most jobs have no webhook
 
     opened: list[HTTPConnection] = []
     is_given_up = False
@@ -94,8 +94,9 @@ async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], t
         raise WebhookRejectedError(f"no answer within {timeout:.3g} s", is_retryable=True) from None
     except RemoteDisconnected:
         raise WebhookRejectedError("the connection was closed without an answer", is_retryable=True) from None
-    except HTTPException:
-        raise WebhookRejectedError("its answer is not HTTP", is_retryable=False) from None
+    except HTTPException as error:
+        is_cut_off = isinstance(error, BadStatusLine) and not str(error.args[0]).endswith("\n")
+        raise WebhookRejectedError("its answer is not HTTP", is_retryable=is_cut_off) from None
     except OSError as error:
         raise _build_refusal(error) from None
     except RuntimeError as error:  # no thread can be started

@@ -77,7 +77,7 @@ def explain_not_ready(state: ClusterState, since: Mapping[str, float]) -> str | 
     return None
 
 
-def _get_of(state: ClusterState, port: str, path: str, name: str) -> Any:
+def _get_json(state: ClusterState, port: str, path: str, name: str) -> Any:
     try:
         return _get(state, port, path)
     except (InfraError, ValueError) as error:
@@ -85,7 +85,7 @@ def _get_of(state: ClusterState, port: str, path: str, name: str) -> Any:
 
 
 def _bean(state: ClusterState, port: str, bean: str, name: str) -> Any:
-    beans = _get_of(state, port, f"/jmx?qry={quote(bean, safe='')}", name).get("beans")
+    beans = _get_json(state, port, f"/jmx?qry={quote(bean, safe='')}", name).get("beans")
     if not beans:
         raise ClusterNotReadyError(f"{name} is starting")
     return beans[0]
@@ -111,7 +111,7 @@ def _check_data_node(state: ClusterState, daemon: MiniDaemon) -> None:
 
 
 def _check_yarn(state: ClusterState, since: Mapping[str, float]) -> None:
-    found = _get_of(state, "rm.web", "/ws/v1/cluster/nodes?states=RUNNING", "the ResourceManager").get("nodes") or {}
+    found = _get_json(state, "rm.web", "/ws/v1/cluster/nodes?states=RUNNING", "the ResourceManager").get("nodes") or {}
     nodes = {node["id"]: node for node in found.get("node", [])}
     node_managers = [daemon for daemon in state.daemons if daemon.kind is DaemonKind.NODE_MANAGER]
     missing = [daemon.name for daemon in node_managers if not _is_running(state, daemon, nodes, since.get(daemon.name))]
@@ -185,7 +185,8 @@ def _label_nodes(state: ClusterState) -> None:
     for label in state.options.labels:
         for node in label.nodes:
             name = quote(state.address(f"nm{node}.rpc"), safe=":")
-            send_request(address, "POST", f"/ws/v1/cluster/nodes/{name}/replace-labels?labels={quote(label.name)}")
+            path = f"/ws/v1/cluster/nodes/{name}/replace-labels?labels={quote(label.name)}"
+            send_request(address, "POST", path, timeout=_FIRST_TIMEOUT_SECONDS)
 
 
 def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> None:

@@ -24,7 +24,10 @@ def choose_ports(names: Iterable[str]) -> dict[str, int]:
     Raises:
         InfraError: too few are free.
     """
-    end = int(_RANGE.read_text().split()[0])
+    try:
+        end = int(_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):  # hidden in some containers
+        end = 0
     if end < _LOWEST_PORT + 1000:
         end = _HIGHEST_PORT + 1
     candidates = list(range(_LOWEST_PORT, end))

@@ -435,8 +435,8 @@ class RpcConnection(asyncio.BufferedProtocol):
             if message is None:
                 return
             if isinstance(message, Refused):
-                reason = escape(message.reason[:_MAX_TEXT_CHARACTERS])
-                self._close(ProtocolError(message.code[:_MAX_CODE_CHARACTERS], reason))
+                cut = message.reason[:_MAX_TEXT_CHARACTERS] + "..." * (len(message.reason) > _MAX_TEXT_CHARACTERS)
+                self._close(ProtocolError(message.code[:_MAX_CODE_CHARACTERS], escape(cut)))
                 return
             self._side.on_message(self, message)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.sample_states import standing
 from tests.core.specs import roles
-from tony.core.policies.outcome_policy import judge_success
+from tony.core.policies.outcome_policy import find_success
 from tony.model.job_spec import Role
 from tony.model.setting_choices import RoleKind, StopOn
 
@@ -42,12 +42,12 @@ TABLE = [
 @pytest.mark.parametrize(("words", "stop_on", "reason"), TABLE)
 def test_tracked_roles_make_success(words: dict[str, str], stop_on: StopOn, reason: str | None) -> None:
     """The job waits for every tracked task, or for the chief, and for no other task."""
-    success = judge_success(standing(replace(SPEC, stop_on=stop_on), **{**RUNNING, **words}))
+    success = find_success(standing(replace(SPEC, stop_on=stop_on), **{**RUNNING, **words}))
     assert (success.rule if success else None) == reason
 
 
 def test_worker_zero_is_the_chief_where_there_is_none() -> None:
     """`stop_on = "chief"` then speaks of it."""
     spec = replace(roles(worker=Role(instances=2)), stop_on=StopOn.CHIEF)
-    assert judge_success(standing(spec, worker="running succeeded")) is None
-    assert judge_success(standing(spec, worker="succeeded running"))
+    assert find_success(standing(spec, worker="running succeeded")) is None
+    assert find_success(standing(spec, worker="succeeded running"))

@@ -32,7 +32,7 @@ class FailureDecision:
     reason: str
 
 
-def judge_failure(state: State, task: TaskId) -> FailureDecision:
+def decide_on_failure(state: State, task: TaskId) -> FailureDecision:
     """Return what the failure of `task`, already counted in its role, means.
 
     `stop_on_failure` ends the job under every policy. Sidecars matter only under `any-task`. A failure of an untracked
@@ -75,7 +75,7 @@ def _may_succeed(role: RoleState) -> bool:
     return role.kind is RoleKind.TRACKED and (role.finished or role.ended < role.total or role.succeeded > 0)
 
 
-def judge_success(state: State) -> Success | None:
+def find_success(state: State) -> Success | None:
     """Return the success, if the job has succeeded now. Reads counters only: O(number of roles).
 
     With `stop_on = "chief"` the chief's success is enough. Otherwise every tracked task must have ended, and one must

@@ -27,7 +27,7 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
             _reconsider(ctx, failure)
         return
     node_exclusion.count_failure(ctx, failure)
-    decision = outcome_policy.judge_failure(state, task.id)
+    decision = outcome_policy.decide_on_failure(state, task.id)
     if decision.effect is Effect.TOLERATE:
         if state.roles[task.id.role].kind is RoleKind.TRACKED:
             state.tolerated.append(failure)

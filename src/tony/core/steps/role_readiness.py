@@ -27,7 +27,7 @@ def advance(ctx: StepContext) -> None:
     if ready:
         gang.start_wait(ctx)
     gang.start_if_complete(ctx)
-    won = outcome_policy.judge_success(state)
+    won = outcome_policy.find_success(state)
     if won:
         job_finish.finish(ctx, JobState.SUCCEEDED, won)
     elif outcome_policy.has_all_failed(state):

@@ -98,7 +98,7 @@ def end_task(ctx: StepContext, task: Task, move: TaskMove) -> None:
 def end_lost(ctx: StepContext, task: Task) -> Failure | None:
     """End a running program whose container is gone and whose report will not arrive; return the failure.
 
-    None if it was to _stop, or was classified already.
+    None if it was to stop, or was classified already.
     """
     failure = failure_from_loss(ctx, task)
     at = ctx.now if task.container_ended_at is None else task.container_ended_at

@@ -255,7 +255,8 @@ async def run_captured(
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         os.close(out)
         os.close(err)
-        raise LaunchFailedError(f"{argv[0]} cannot be started: {error}") from error
+        text = describe_spawn_error(argv[0], error, folder, environment.get("PATH", os.defpath))
+        raise LaunchFailedError(text) from error
     finally:
         os.close(out_writing)
         os.close(err_writing)
