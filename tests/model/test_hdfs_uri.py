@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tony.config.files.path_settings import parse_file_entry
 from tony.config.load import load
 from tony.errors import ConfigError
+from tony.model.file_entry import parse_file_entry
 from tony.model.hdfs_uri import is_address, normalize_hdfs_uri, split_address
 
 

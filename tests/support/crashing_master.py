@@ -24,8 +24,8 @@ from tony.am.master import Master
 from tony.core.actions import Action
 from tony.core.events import Event
 from tony.history.event_log import Header, LogWriter
+from tony.linux.disk_errors import build_storage_error
 from tony.model.state_directory import JobFolder
-from tony.storage.stores.disk_errors import build_storage_error
 
 #: The file in the job directory to which an AM appends each injected fault.
 _INJECTED = "injected"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from tony.cli.terminal.terminal_text import find_columns
-from tony.config.name_suggestions import find_closest_match
+from tony.name_suggestions import find_closest_match
 
 #: Columns below which click does not narrow its help.
 _CLICK_MIN_COLUMNS = 50

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tony.config.name_suggestions import find_closest_match
 from tony.errors import TonyError
 from tony.history.job_record import record_of
 from tony.jobs.job_ids import LAST, list_job_ids, resolve
 from tony.jobs.state_dir import find_state_dir
 from tony.model.ids import TaskId
 from tony.model.state_directory import Home
+from tony.name_suggestions import find_closest_match
 
 if TYPE_CHECKING:  # older releases of click have no type argument here
     TextType = click.ParamType[str]

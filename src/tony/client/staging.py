@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.config.files.path_settings import FileEntry, parse_file_entry
 from tony.errors import ArchiveError, ConfigError, Problem
+from tony.linux.disk_errors import explain_os_error
+from tony.model.file_entry import FileEntry, parse_file_entry
 from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.staged_files import LeftOut, Placement, StagedItem, StagedJob, StagedRole
@@ -21,7 +22,6 @@ from tony.storage.staging import staging_requests
 from tony.storage.staging.folder_scan import Scan, find_largest_entries, shorten_path
 from tony.storage.staging.remote_files_interface import RemoteFileNotFoundError, RemoteFiles
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
-from tony.storage.stores.disk_errors import explain_os_error
 from tony.units import format_count, format_size
 
 

@@ -25,6 +25,7 @@ from tony.history.json_files import write_json
 from tony.jobs.job_ids import create_job_id, remember
 from tony.jobs.state_dir import get_user_name, prepare
 from tony.jobs.status import aborted_submissions
+from tony.linux.disk_errors import build_storage_error
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, to_plain
 from tony.model.job_spec import JobSpec, Role
@@ -37,7 +38,6 @@ from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.capabilities import Capabilities, RoleSetting
 from tony.schedulers.client_interface import PreparedJob, Submitter
-from tony.storage.stores.disk_errors import build_storage_error
 
 #: Attempts to find an unused job id. Even one collision happens once in millions.
 _MAX_ID_ATTEMPTS = 100

@@ -1,7 +1,7 @@
 """Settings: one table of all settings, the loaders, and the source of each value.
 
 `table/settings_table` has every setting once; `schema_tree` finds one by its key, `settings_doc` prints them for
-people; `name_suggestions` has the known names nearest to an unknown one.
+people.
 
 `load` makes a `JobSpec`. In `files/`, `file_reader` reads job and site files, `overrides` flags and environment,
 `call_settings` calls from Python; `layers` merges them; `site_policy` has the administrators' defaults, final values

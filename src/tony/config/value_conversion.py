@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from tony.config.files import path_settings
 from tony.config.files.layers import Canonical, Garbled, Written, quote
-from tony.config.name_suggestions import suggest_names
 from tony.config.table.settings_table import Kind, Setting
 from tony.config.table.value_format import format_canonical
+from tony.name_suggestions import suggest_names
 from tony.units import parse_duration, parse_size
 
 T = TypeVar("T")

@@ -29,13 +29,13 @@ from typing import BinaryIO
 
 from tony.core.events import EVENTS, Event
 from tony.errors import NewerRecordError, RecordError, StorageError
+from tony.linux.disk_errors import build_storage_error
 from tony.linux.files import open_file
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.masking import redact
 from tony.model.state_directory import JobFolder
 from tony.model.strict_json import loads
-from tony.storage.stores.disk_errors import build_storage_error
 
 FORMAT = "tony-events"
 VERSION = 3

@@ -12,16 +12,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tony.errors import RecordError, StorageError
+from tony.linux.disk_errors import build_storage_error
 from tony.linux.files import open_file, replace_file
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.strict_json import InvalidJsonError, loads
-from tony.storage.stores.disk_errors import build_storage_error
-
-if TYPE_CHECKING:
-    from tony.storage.stores.local_store import LocalStore
 
 T = TypeVar("T")
 #: Bytes of a JSON file: the report of a job with 100,000 tasks has about 40 million.
@@ -93,9 +90,13 @@ def read_if_valid(path: Path, cls: type[T]) -> T | None:
         return None
 
 
-def read_json_in(store: LocalStore, path: str) -> Json | None:
-    """Like `read_json`, for a file in a job directory that is held open."""
-    return decode_json(path, _read_text(path, lambda: store.open(path), MAX_JSON_BYTES))
+def read_json_with(open_path: Callable[[str], int], path: str) -> Json | None:
+    """Like `read_json`, for a file in a job directory that is held open.
+
+    Args:
+        open_path: opens a file there, and returns its descriptor.
+    """
+    return decode_json(path, _read_text(path, lambda: open_path(path), MAX_JSON_BYTES))
 
 
 def read_text(path: Path, *, own: bool = True) -> bytes | None:

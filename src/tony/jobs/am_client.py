@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError
-from tony.history.json_files import read_json, read_json_in
+from tony.history.json_files import read_json, read_json_with
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.ids import TaskId
@@ -113,8 +113,8 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
         StorageError: they cannot be read, or belong to another user than the job directory.
     """
     held = LocalStore(folder.path).hold("")
-    location = None if held is None else _parse_location(folder, read_json_in(held, folder.am.name))
-    secret = None if held is None else read_json_in(held, str(folder.credentials.relative_to(folder.path)))
+    location = None if held is None else _parse_location(folder, read_json_with(held.open, folder.am.name))
+    secret = None if held is None else read_json_with(held.open, str(folder.credentials.relative_to(folder.path)))
     if location is None or secret is None:
         raise ConnectionFailedError(f"job {folder.job_id} has no running application master", no_listener=True)
     try:

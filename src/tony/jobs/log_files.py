@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from tony import clock
-from tony.config.name_suggestions import suggest_names
 from tony.errors import UserError
 from tony.linux.inotify import ChangeWatch
 from tony.model.ids import TaskId
 from tony.model.log_name import STREAMS, LogName
+from tony.name_suggestions import suggest_names
 
 #: Tasks named in an error message.
 _MAX_SHOWN = 10

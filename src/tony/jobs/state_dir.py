@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tony.errors import StorageError, UserError
-from tony.linux.home_folder import expand_home, find_home_folder
+from tony.linux.user_accounts import expand_home, find_home_folder
 from tony.model.state_directory import Home
 
 #: Environment variable with its path.

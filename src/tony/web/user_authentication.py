@@ -28,7 +28,7 @@ from starlette.requests import Request
 from tony import clock
 from tony.linux.socket_owners import is_ours
 from tony.linux.thread_pools import set_user
-from tony.storage.stores.local_store import find_user_name
+from tony.linux.user_accounts import find_user_name
 from tony.web.authorization import AccessDenied, AuthMethod, User
 from tony.web.job_provider import LISTS
 from tony.web.uvicorn_server import PEER

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import LONGEST_MESSAGE, Target
-from tony.config.files.path_settings import file_entry, parse_file_entry
+from tony.config.files.path_settings import file_entry
 from tony.config.legacy.flags import Flags as OriginalFlags
 from tony.config.legacy.flags import parse as parse_flags
 from tony.config.legacy.job_file_writer import job_file
@@ -20,6 +20,7 @@ from tony.hadoop.yarn.constraint_text import parse as parse_constraint
 from tony.history.event_log import settings_digest
 from tony.jobs.log_files import Selection
 from tony.model.codec import from_plain, to_plain
+from tony.model.file_entry import parse_file_entry
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.log_name import LogName

@@ -15,7 +15,6 @@ from tony.config.files import path_settings
 from tony.config.files.layers import Branch, quote
 from tony.config.files.path_settings import find_same_names
 from tony.config.files.secret_references import webhook_error
-from tony.config.name_suggestions import describe_unknown, find_closest_match, format_known_names, suggest_names
 from tony.config.table import value_format
 from tony.config.table.converted_settings import ENV_NAME, ValueTable
 from tony.config.table.settings_table import MAX_INSTANCES, Key
@@ -25,6 +24,7 @@ from tony.model.masking import is_reference
 from tony.model.placeholders import check as placeholder_errors
 from tony.model.placeholders import find_addressed_roles, find_misspelled_names, find_parameters
 from tony.model.setting_choices import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn
+from tony.name_suggestions import describe_unknown, find_closest_match, format_known_names, suggest_names
 
 _EXAMPLE = f"instances = {ELASTIC_EXAMPLE}"
 

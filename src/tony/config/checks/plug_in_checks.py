@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tony.config.files.layers import quote
-from tony.config.name_suggestions import describe_unknown
 from tony.config.table.converted_settings import ValueTable
 from tony.errors import Problem
 from tony.frameworks.registry import home_of, load, names
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import RestartScope, RoleKind
+from tony.name_suggestions import describe_unknown
 from tony.schedulers import registry as schedulers
 
 if TYPE_CHECKING:

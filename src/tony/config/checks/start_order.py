@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from tony.config.files.layers import quote
-from tony.config.name_suggestions import describe_unknown
 from tony.config.table.converted_settings import ValueTable
 from tony.config.table.settings_table import Key
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import AfterCondition
+from tony.name_suggestions import describe_unknown
 
 #: Roles at each end of a long cycle that are named.
 _NAMED_ROLES = 5

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tony.config.files.layers import Branch, Garbled, Layer, Written, put, quote
-from tony.config.name_suggestions import fold_name
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key
 from tony.errors import Problem
+from tony.name_suggestions import fold_name
 
 #: Prefix of variables that are settings; other TONY_... variables have other purposes.
 PREFIX = "TONY_SET_"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.linux.home_folder import find_home_folder
+from tony.linux.user_accounts import find_home_folder
 
 
 def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -16,9 +16,9 @@ from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import KEYS, RESERVED, TYPE_ENDINGS, row_of
 from tony.config.legacy.settings_sources import DEFAULT_FILE, LegacyValue, is_there
 from tony.config.legacy.task_types import LegacyTaskTypes
-from tony.config.name_suggestions import find_closest_match
 from tony.config.table.value_format import format_name
 from tony.model.job_spec import MIB
+from tony.name_suggestions import find_closest_match
 from tony.units import format_first, parse_size
 
 _MAX_NAMES = 5

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tony.config.name_suggestions import suggest_names
 from tony.config.table import value_format
 from tony.errors import ConfigError, Problem
+from tony.name_suggestions import suggest_names
 
 #: Source of an error in the flags.
 SOURCE = "command line"

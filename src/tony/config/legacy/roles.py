@@ -19,10 +19,10 @@ from tony.config.legacy.task_types import (
     LegacyTaskTypes,
     translate_rules,
 )
-from tony.config.name_suggestions import suggest_names
 from tony.config.table.settings_table import Key
 from tony.config.table.value_format import format_name
 from tony.model.placeholders import escape
+from tony.name_suggestions import suggest_names
 
 #: Default memory of a task.
 _MEMORY = "2g"

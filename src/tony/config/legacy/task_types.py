@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.keys import RESERVED
 from tony.config.legacy.settings_sources import LegacyValue
-from tony.config.name_suggestions import suggest_names
 from tony.config.table.settings_table import Key
 from tony.config.table.value_format import format_name
 from tony.model.ids import ROLE_NAME
+from tony.name_suggestions import suggest_names
 from tony.units import format_exact_duration
 
 _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)

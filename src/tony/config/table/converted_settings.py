@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tony.config.files.layers import Branch, Layer, Leaf, Written, format_key
-from tony.config.name_suggestions import find_closest_match
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key, Setting
 from tony.config.table.value_format import format_as_toml
@@ -16,6 +15,7 @@ from tony.config.value_conversion import InvalidValueError, convert
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
 from tony.model.masking import MASK, is_secret, mask_secret, mask_value
+from tony.name_suggestions import find_closest_match
 
 #: Errors after which unknown keys get no suggestion: that takes a millisecond each.
 _MAX_SUGGESTIONS = 100

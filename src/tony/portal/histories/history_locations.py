@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tony.errors import UserError
-from tony.linux.home_folder import expand_home
+from tony.linux.user_accounts import expand_home
 from tony.model.hdfs_uri import is_address
 from tony.model.state_directory import Home
 from tony.storage.hdfs.hdfs_store import HdfsStore

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import StorageError, TonyError, join_lines
+from tony.linux.user_accounts import find_user_name
 from tony.model.hdfs_uri import is_address
 from tony.model.ids import TaskId
 from tony.model.placeholders import fill
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
-from tony.storage.stores.local_store import JobDirectory, find_user_name
+from tony.storage.stores.local_store import JobDirectory
 from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 #: Environment variable with the folder for summaries; LinkedIn TonY's name.

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import CodeType
 
+from tony.linux.disk_errors import explain_os_error
 from tony.linux.files import replace_file
 from tony.storage.cache.object_cache import Cache, Stored
-from tony.storage.stores.disk_errors import explain_os_error
 
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 #: zlib level: a higher one delays the first submission by more than it saves.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tony.linux.disk_errors import explain_os_error
 from tony.storage.archives.tar_writer import (
     FileChangedError,
     ReadFile,
@@ -21,7 +22,6 @@ from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import CHUNK, Cache, Stored
 from tony.storage.staging.folder_scan import Scan
 from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles
-from tony.storage.stores.disk_errors import explain_os_error
 
 #: Attempts to pack a folder that changes meanwhile.
 _MAX_ATTEMPTS = 3

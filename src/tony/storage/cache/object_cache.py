@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import StorageError
+from tony.linux.disk_errors import explain_os_error, require_free_space
 from tony.linux.liveness_lock import is_held
 from tony.model.staged_files import StagedItem
 from tony.storage.cache.file_copy import copy_file
-from tony.storage.stores.disk_errors import explain_os_error, require_free_space
 
 #: Modification time of every object and of everything that is packed: 2000-01-01 UTC. A time that zip can represent
 #: (from 1980 on), so that programs can pack their own working directory.

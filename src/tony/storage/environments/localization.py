@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from tony.linux.disk_errors import explain_os_error
 from tony.linux.files import replace_file
 from tony.model.codec import to_plain
 from tony.model.staged_files import Placement, StagedItem, StagedRole
@@ -20,7 +21,6 @@ from tony.storage.cache.file_copy import SourceChangedError, clear, copy_file
 from tony.storage.cache.object_cache import Cache
 from tony.storage.cache.unpack_cache import copy_tree_for_task
 from tony.storage.environments.environment_cache import Interpreter, from_archive, from_node
-from tony.storage.stores.disk_errors import explain_os_error
 
 __all__ = ["Interpreter", "localize"]
 

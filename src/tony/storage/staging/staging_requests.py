@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tony.config.files.path_settings import FileEntry, is_archive
+from tony.model.file_entry import FileEntry, is_archive
 from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, Format, detect, find_unsupported
 from tony.storage.cache import cache_ingest

@@ -8,16 +8,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import pwd
 import shutil
 import stat
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from tony.errors import StorageError
 from tony.linux.files import open_file, open_folder
+from tony.linux.user_accounts import find_user_name
 from tony.storage.stores.store_interface import PIECE, FileStore, Item
 
 #: Errors of the kernel where the folder does not exist, or is a link.
@@ -230,12 +229,3 @@ def _item(name: str, status: os.stat_result) -> Item:
         changed=status.st_mtime_ns / 1e9,
         owner=find_user_name(status.st_uid),
     )
-
-
-@lru_cache(maxsize=1000)
-def find_user_name(number: int) -> str:
-    """Return the name of a user of this machine; the number if there is none."""
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)

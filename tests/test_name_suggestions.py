@@ -1,10 +1,10 @@
-"""Tests of `tony.config.name_suggestions`: what a misspelt name probably means."""
+"""Tests of `tony.name_suggestions`: what a misspelt name probably means."""
 
 from __future__ import annotations
 
 import pytest
 
-from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
+from tony.name_suggestions import find_closest_match, format_known_names, suggest_names
 
 KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.config.files.path_settings import parse_file_entry
+from tony.model.file_entry import parse_file_entry
 
 
 @pytest.mark.parametrize(

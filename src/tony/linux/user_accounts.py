@@ -1,10 +1,20 @@
-"""The user's home folder."""
+"""Users of this machine: their names, and their home folders."""
 
 from __future__ import annotations
 
 import os
 import pwd
 from collections.abc import Mapping
+from functools import lru_cache
+
+
+@lru_cache(maxsize=1000)
+def find_user_name(number: int) -> str:
+    """Return the name of a user of this machine; the number if there is none."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def find_home_folder(environ: Mapping[str, str]) -> str | None:
