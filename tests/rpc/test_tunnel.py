@@ -16,7 +16,7 @@ from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.message_base import Message
 from tony.protocol.tunnel_messages import EndTunnel, TunnelTaken
 from tony.rpc.connection import RpcConnection
-from tony.rpc.tunnel import carry
+from tony.rpc.tunnel import Tunnel
 
 BIG = bytes(range(256)) * 1200
 
@@ -40,7 +40,7 @@ async def tunnel(place: Place) -> AsyncIterator[Scene]:
     async with serving(place) as (_, diary, address), connected(place, address) as connection:
         reader, writer = await asyncio.open_connection(*listener.sockets[0].getsockname()[:2])
         await diary.until(lambda d: bool(d.connections))
-        carrying = asyncio.get_running_loop().create_task(carry(connection, *(await ours)))
+        carrying = asyncio.get_running_loop().create_task(Tunnel(connection).carry(*(await ours)))
         try:
             yield Scene(reader, writer, diary.connections[0], diary.messages, carrying)
         finally:

@@ -27,7 +27,7 @@ from tony.model.ids import TaskId
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.rpc.sockets import describe_error
-from tony.rpc.tunnel import carry, reset
+from tony.rpc.tunnel import reset
 
 #: Interval before the same notice is repeated: browsers retry continually.
 _NOTICE_INTERVAL_SECONDS = 5.0
@@ -118,9 +118,9 @@ class PortForward:
         try:
             while not connected:
                 try:
-                    async with open_tunnel(self._folder, self.task, self.task_port) as (connection, _):
+                    async with open_tunnel(self._folder, self.task, self.task_port) as tunnel:
                         connected = True
-                        await carry(connection, reader, writer)
+                        await tunnel.carry(reader, writer)
                 except ConnectionFailedError as error:
                     if connected or not error.no_listener or clock.monotonic() > give_up_at:
                         raise

@@ -25,7 +25,7 @@ from tony.protocol.shared_messages import Done, SetLogLevel, Stacks
 from tony.protocol.tunnel_messages import OpenTunnel, TunnelFailed, TunnelOpened
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
-from tony.rpc.tunnel import leave
+from tony.rpc.tunnel import Tunnel
 from tony.schedulers import registry
 from tony.storage.stores.local_store import LocalStore
 
@@ -247,8 +247,8 @@ class TunnelError(ConnectionFailedError):
 
 
 @asynccontextmanager
-async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[tuple[RpcConnection, str]]:
-    """Connect to a port of a task; yield the connection and the target such as `127.0.0.1:8888` on the task's machine.
+async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[Tunnel]:
+    """Connect to a port of a task; yield the tunnel.
 
     Args:
         port: 0 for the one reserved for the task.
@@ -271,14 +271,14 @@ async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterat
             raise TunnelError(answer.reason)
         if not isinstance(answer, TunnelOpened):
             raise ConnectionFailedError(f"{connection.peer} closed the connection without an answer", no_listener=True)
-        yield connection, answer.address
+        yield Tunnel(connection)
 
 
 async def is_answering(folder: JobFolder, task: TaskId, port: int) -> bool:
     """Return True if a server listens there now, as far as can be determined."""
     try:
-        async with open_tunnel(folder, task, port) as (connection, _):
-            await leave(connection, _CLOSE_TIMEOUT_SECONDS)
+        async with open_tunnel(folder, task, port) as tunnel:
+            await tunnel.leave(_CLOSE_TIMEOUT_SECONDS)
             return True
     except (InfraError, ProtocolError):
         return False

@@ -20,46 +20,51 @@ from tony.rpc.sockets import reset_at_close
 _CHECK_SECONDS = 10.0
 
 
-async def carry(connection: RpcConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Forward bytes until both directions have ended, and close both; return True if everything has arrived.
+class Tunnel:
+    """One end of a tunnel.
 
     Args:
         connection: one whose other end knows that it is a tunnel.
     """
-    whole = False
-    try:
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(_watch(connection))
-            sending = group.create_task(_send(connection, reader))
-            await _receive(connection, writer)
-            await sending
-            watching.cancel()
-        whole = True
-    except* (OSError, ConnectionFailedError, ProtocolError):
-        pass
-    finally:
-        if whole:
-            connection.close()
-            writer.close()
-        else:
-            connection.abort(reset=True)
-            reset(writer)
-    await connection.wait_closed()
-    return whole
 
+    def __init__(self, connection: RpcConnection) -> None:
+        self._connection = connection
 
-async def leave(connection: RpcConnection, timeout: float) -> None:
-    """Close a tunnel in order without sending anything: to the program, a caller that hung up.
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Forward bytes until both directions have ended, and close both; return True if everything has arrived."""
+        whole = False
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(_watch(self._connection))
+                sending = group.create_task(_send(self._connection, reader))
+                await _receive(self._connection, writer)
+                await sending
+                watching.cancel()
+            whole = True
+        except* (OSError, ConnectionFailedError, ProtocolError):
+            pass
+        finally:
+            if whole:
+                self._connection.close()
+                writer.close()
+            else:
+                self._connection.abort(reset=True)
+                reset(writer)
+        await self._connection.wait_closed()
+        return whole
 
-    Args:
-        timeout: seconds that the program may take to end its direction; then the tunnel breaks.
-    """
-    connection.send(EndTunnel())
-    with contextlib.suppress(TimeoutError, ProtocolError):
-        async with asyncio.timeout(timeout):
-            while (message := await connection.receive()) is not None:
-                if isinstance(message, EndTunnel):
-                    connection.send(TunnelTaken())
+    async def leave(self, timeout: float) -> None:
+        """Close a tunnel in order without sending anything: to the program, a caller that hung up.
+
+        Args:
+            timeout: seconds that the program may take to end its direction; then the tunnel breaks.
+        """
+        self._connection.send(EndTunnel())
+        with contextlib.suppress(TimeoutError, ProtocolError):
+            async with asyncio.timeout(timeout):
+                while (message := await self._connection.receive()) is not None:
+                    if isinstance(message, EndTunnel):
+                        self._connection.send(TunnelTaken())
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

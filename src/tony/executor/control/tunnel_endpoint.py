@@ -19,7 +19,7 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.tunnel_messages import DialTunnel, JoinTunnel, TunnelFailed
 from tony.rpc.client_connection import connect
 from tony.rpc.sockets import describe_error
-from tony.rpc.tunnel import carry, reset
+from tony.rpc.tunnel import Tunnel, reset
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class TunnelEndpoint:
             raise
         log.debug("tunnel opened to %s", address)
         connection.send(JoinTunnel(tunnel=message.tunnel, address=address))
-        await carry(connection, *streams)
+        await Tunnel(connection).carry(*streams)
 
     async def _connect_to_port(self, port: int) -> tuple[_Streams, str]:
         """Connect to a local port.

@@ -36,7 +36,6 @@ from tony.portal.indexed_jobs import IndexedJobs, PortalView
 from tony.portal.tensorboard.reverse_proxy import forward_request
 from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
 from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager, TensorBoardMissingError
-from tony.rpc.tunnel import carry
 from tony.storage.stores.store_interface import FileStore
 from tony.web.api.operation import ApiError
 from tony.web.api.server import authenticate, check_change, respond
@@ -240,9 +239,9 @@ class TensorBoardRoutes:
 
         async def run() -> None:
             try:
-                async with open_tunnel(folder, task, 0) as (connection, _):
+                async with open_tunnel(folder, task, 0) as tunnel:
                     open_.set_result(None)
-                    await carry(connection, far_reader, far_writer)
+                    await tunnel.carry(far_reader, far_writer)
             except TonyError as error:
                 if not open_.done():
                     open_.set_exception(error)
