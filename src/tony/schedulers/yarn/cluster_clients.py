@@ -14,7 +14,7 @@ from tony.hadoop.yarn.application_client import ApplicationClient
 from tony.model.state_directory import Home
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.storage.hdfs.delegation_tokens import POLICY
-from tony.storage.hdfs.hdfs_clients import HdfsClients, load_hadoop_configuration
+from tony.storage.hdfs.hdfs_clients import HdfsClients, is_mini_cluster, load_hadoop_configuration
 
 #: Settings that AM and executors need inside the cluster; they cannot rely on the nodes' own files.
 _REQUIRED_SETTINGS = ("fs.", "dfs.", "hadoop.security.", "hadoop.rpc.", "hadoop.http.", "ipc.client.", "yarn.")
@@ -66,8 +66,6 @@ def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
         NoClusterError: none of them names one.
         ConfigurationError: its files cannot be used.
     """
-    from tony.mini import PROPERTY  # late: only clients search; processes in a cluster get it with their payload
-
     configuration = load_hadoop_configuration(settings.conf, home, environ)
     if configuration is None:
         raise NoClusterError(
@@ -76,6 +74,6 @@ def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
             "local cluster: tony mini start"
         )
     cluster = ClusterClients.from_configuration(configuration, environ)
-    if not configuration.get(PROPERTY):
+    if not is_mini_cluster(configuration):
         return cluster
     return replace(cluster, advice="of tony mini: restart it with `tony mini restart rm`")

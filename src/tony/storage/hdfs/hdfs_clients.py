@@ -146,6 +146,13 @@ def load_hadoop_configuration(
     return Configuration.load(folder, environ) if folder else None
 
 
+def is_mini_cluster(configuration: Configuration) -> bool:
+    """Return True if a configuration is that of a `tony mini` cluster."""
+    from tony.mini import PROPERTY  # late: as above
+
+    return bool(configuration.get(PROPERTY))
+
+
 def find_hdfs(home: Home, settings: Mapping[str, Mapping[str, object]]) -> HdfsClients:
     """Return the file systems for a job of any scheduler: `scheduler.yarn.conf` names their configuration.
 
