@@ -15,13 +15,16 @@ import tony
 from tests.meta.sources import PACKAGE, find_nodes, parse_modules
 from tony.schedulers.registry import list_built_in_names
 
-BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "control_characters", "isolated_interpreter"}
+BELOW_MODEL = {
+    *("errors", "units", "clock", "retry", "address", "control_characters", "isolated_interpreter", "name_suggestions"),
+}
 BASE = BELOW_MODEL | {"model", "linux"}
 PURE = BASE | {"core", "frameworks", "protocol", "config"}
 MIDDLE = PURE | {"schedulers", "storage", "rpc"}
 #: Package or top-level module -> those that it may import, besides itself.
 ALLOWED: dict[str, set[str]] = {
     **{name: set() for name in BELOW_MODEL},
+    "name_suggestions": {"units"},
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
     "python_hooks": {"reporting"},  # as programs see it: a part of their own `tony`
@@ -32,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": PURE | {"schedulers", "hadoop"},
     "rpc": PURE,
     "storage": PURE | {"hadoop", "mini"},
-    "schedulers": PURE | {"storage", "rpc", "hadoop", "mini"},
+    "schedulers": PURE | {"storage", "rpc", "hadoop"},
     "history": MIDDLE,
     "am": MIDDLE | {"history"},
     "executor": MIDDLE,
@@ -47,11 +50,10 @@ ALLOWED: dict[str, set[str]] = {
     "testing": BASE | {"core", "protocol", "schedulers"},
 }
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; it reads XML as Hadoop does.
-#: Schedulers and files in HDFS may ask whether a small cluster runs.
+#: Files in HDFS may ask whether a small cluster runs.
 ONLY = {
     ("config", "hadoop"): {"tony.hadoop.configuration", "tony.hadoop.configuration.settings"},
     ("config", "schedulers"): {"tony.schedulers.settings_schema", "tony.schedulers.registry", "tony.schedulers"},
-    ("schedulers", "mini"): {"tony.mini"},
     ("storage", "mini"): {"tony.mini"},
 }
 #: Packages of the checkout that are not in the wheel.

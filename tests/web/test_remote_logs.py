@@ -19,8 +19,8 @@ from tony.jobs.remote import remote_job_files
 from tony.model.ids import TaskId
 from tony.model.log_name import LogName
 from tony.model.state_directory import Home
+from tony.model.web_link import WebLink
 from tony.schedulers import registry
-from tony.schedulers.client_interface import WebLink
 from tony.web.app import create
 from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator

@@ -20,6 +20,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
+from tony.model.web_link import WebLink
 from tony.schedulers.capabilities import Capabilities
 
 if TYPE_CHECKING:
@@ -91,19 +92,6 @@ class ListEntry:
     ended: float | None = None
     exit_code: int | None = None
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebLink:
-    """A web page of the scheduler.
-
-    Attributes:
-        label: what it shows.
-        href: `http://...` or `https://...`.
-    """
-
-    label: str
-    href: str
 
 
 class LogSink(Protocol):

@@ -23,8 +23,9 @@ from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.model.codec import to_plain
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import LINKEDIN_TONY
+from tony.model.web_link import WebLink
 from tony.schedulers import registry
-from tony.schedulers.client_interface import LogSink, WebLink
+from tony.schedulers.client_interface import LogSink
 
 OUT = "worker-0.s1.t1.out"
 

@@ -25,7 +25,6 @@ from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 
 if TYPE_CHECKING:
-    from tony.core.events import Event
     from tony.history.event_queries import EventSource
     from tony.jobs.portal_client.client import PortalClient
     from tony.model.progress import JobProgress
@@ -95,7 +94,7 @@ def _fetch_progress(portal_client: PortalClient, report: JobReport) -> JobProgre
     return None
 
 
-def _fetch_restart_events(portal_client: PortalClient, report: JobReport) -> Sequence[Event]:
+def _fetch_restart_events(portal_client: PortalClient, report: JobReport) -> EventSource:
     """Fetch the events about restarts from a portal; without a request for a job that had none."""
     from tony.history.event_queries import TELLING
 

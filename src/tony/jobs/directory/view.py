@@ -39,9 +39,9 @@ from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
+from tony.model.web_link import WebLink
 from tony.protocol.shared_messages import Stacks
 from tony.schedulers import registry
-from tony.schedulers.client_interface import WebLink
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import join_path
 

@@ -20,7 +20,8 @@ from tony.linux.thread_pools import Slots, to_thread
 from tony.model.log_name import STREAMS
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import LINKEDIN_TONY, JobRecord
-from tony.schedulers.client_interface import Submitter, WebLink
+from tony.model.web_link import WebLink
+from tony.schedulers.client_interface import Submitter
 
 #: Running fetches, referenced so that they are not garbage-collected.
 _RUNNING: set[asyncio.Task[None]] = set()

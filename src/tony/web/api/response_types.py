@@ -14,7 +14,7 @@ from tony.model.job_query import Facets
 from tony.model.job_report import TaskReport
 from tony.model.job_summary import JobHead
 from tony.model.progress import CheckpointRecord, JobProgress, Progress
-from tony.schedulers.client_interface import WebLink
+from tony.model.web_link import WebLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

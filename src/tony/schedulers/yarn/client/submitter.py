@@ -22,9 +22,10 @@ from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home, JobFolder
+from tony.model.web_link import WebLink
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter, WebLink
+from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.yarn.capabilities import CAPABILITIES

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 from tony.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import list_resource_managers
-from tony.schedulers.client_interface import WebLink
+from tony.model.web_link import WebLink
 
 _TIMELINE: Final = "yarn.timeline-service"
 _ANYWHERE: Final = ("0.0.0.0", "::")
