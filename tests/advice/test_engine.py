@@ -17,7 +17,7 @@ from tony.advice.engine import advise, combine_changes
 from tony.advice.facts import Facts
 from tony.advice.heuristic import Heuristic
 from tony.advice.heuristics.memory import MemoryOverRequested
-from tony.advice.recommendation import Recommendation, Saving, SettingChange, Severity
+from tony.advice.recommendation import Recommendation, Saving, SettingChange, SettingKey, SettingValue, Severity
 
 
 class Broken(Heuristic):
@@ -80,19 +80,23 @@ def recommendation(severity: Severity, *changes: SettingChange) -> Recommendatio
     )
 
 
+def setting_change(key: str, old: str, new: str) -> SettingChange:
+    return SettingChange(key=SettingKey.parse(key), old=SettingValue.parse(old), new=SettingValue.parse(new))
+
+
 def test_incompatible_changes_are_separate_recommendations() -> None:
     """Fewer servers have more to do each, so less memory for them is left to another run; more cores can be
     combined."""
-    memory = SettingChange(key="roles.ps.memory", old='"8g"', new='"2g"')
-    others = SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"')
-    fewer = SettingChange(key="roles.ps.instances", old="4", new="2")
-    cores = SettingChange(key="roles.worker.vcores", old="2", new="4")
+    memory = setting_change("roles.ps.memory", '"8g"', '"2g"')
+    others = setting_change("roles.worker.memory", '"8g"', '"2g"')
+    fewer = setting_change("roles.ps.instances", "4", "2")
+    cores = setting_change("roles.worker.vcores", "2", "4")
     high, low = recommendation(Severity.HIGH, fewer, cores), recommendation(Severity.LOW, memory, others)
     assert ((fewer, cores), (memory, others)) == combine_changes([high, low])
     assert ((memory, others), ()) == combine_changes([low])
-    more = replace(others, new='"16g"')
+    more = replace(others, new=SettingValue("16g"))
     assert ((cores, more), ()) == combine_changes([recommendation(Severity.HIGH, cores, more)])
-    fewer_cores = replace(cores, old="4", new="2")
+    fewer_cores = setting_change("roles.worker.vcores", "4", "2")
     assert ((fewer_cores, others), ()) == combine_changes([recommendation(Severity.HIGH, fewer_cores, others)])
 
 
@@ -100,8 +104,8 @@ def test_servers_that_are_too_many_and_too_large() -> None:
     """Both are told; at once only their number is proposed."""
     advice = advise(facts(parameter_servers(Random(1)), Random(1)))
     assert {"parameter-servers", "memory-over-asked", "cpu-over-asked"} == {each.heuristic for each in advice.findings}
-    assert ["roles.ps.instances"] == [change.key for change in advice.patch]
-    assert {"roles.ps.memory", "roles.ps.vcores"} == {change.key for change in advice.later}
+    assert ["roles.ps.instances"] == [str(change.key) for change in advice.patch]
+    assert {"roles.ps.memory", "roles.ps.vcores"} == {str(change.key) for change in advice.later}
 
 
 def test_missing_facts_are_reported() -> None:

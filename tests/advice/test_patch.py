@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from tests.advice.fleet import simulate
 from tests.advice.jobs import memory_over_asked
 from tests.config.specs import as_tables, jobs
-from tony.advice.patch import apply, apply_changes, format_diff, parts_of
-from tony.advice.recommendation import SettingChange
+from tony.advice.patch import apply, apply_changes, format_diff
+from tony.advice.recommendation import SettingChange, SettingKey, SettingValue
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem, UserError
+from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.job_spec import JobSpec
 from tony.model.submission_record import JobRecord
 
@@ -42,9 +43,9 @@ kind = "untracked"
 """
 
 
-def change(key: str, new: str) -> SettingChange:
-    """A change whose former value does not matter."""
-    return SettingChange(key=key, old="", new=new)
+def change(key: str, new: str, old: str = "") -> SettingChange:
+    """A change in TOML; of most the former value does not matter."""
+    return SettingChange(key=SettingKey.parse(key), old=SettingValue.parse(old), new=SettingValue.parse(new))
 
 
 def test_a_value_changes_and_its_comment_stays() -> None:
@@ -132,17 +133,33 @@ def test_a_value_that_is_set_already_changes_nothing() -> None:
 
 def test_keys_with_quotes() -> None:
     """A name with a dot is one part."""
-    assert ("params", "save.every", "x") == parts_of('params."save.every".x')
+    assert ("params", "save.every", "x") == SettingKey.parse('params."save.every".x')
     made = apply_changes('[params]\n"save.every" = 3\n', [change('params."save.every"', "5")])
     assert '[params]\n"save.every" = 5\n' == made
 
 
+@pytest.mark.parametrize("key", ["roles.worker.memory", 'params."save.every"'])
+@pytest.mark.parametrize(("old", "new"), [('"8g"', '"2g"'), ("4", "2"), ("", '"a \\"b\\""'), ("0.5", "true")])
+def test_keys_and_values_are_toml_in_json(key: str, old: str, new: str) -> None:
+    made = change(key, new, old)
+    assert {"key": key, "old": old, "new": new} == to_plain(made)
+    assert made == from_plain(SettingChange, to_plain(made))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"key": "a = 1\nb"}, {"key": ""}, {"new": "2g"}, {"new": "[1]"}, {"old": "1\nx = 2"}]
+)
+def test_text_that_is_not_toml_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(DecodeError):
+        from_plain(SettingChange, {"key": "a", "old": "1", "new": "2", **wrong})
+
+
 def test_a_diff_has_each_table_once() -> None:
     changes = [
-        SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"'),
-        SettingChange(key="min_uptime", old="", new='"2m"'),
-        SettingChange(key="roles.worker.vcores", old="4", new="2"),
-        SettingChange(key='params."a.b"', old="1", new="2"),
+        change("roles.worker.memory", '"2g"', '"8g"'),
+        change("min_uptime", '"2m"'),
+        change("roles.worker.vcores", "2", "4"),
+        change('params."a.b"', "2", "1"),
     ]
     assert [
         '+ min_uptime = "2m"',
@@ -191,7 +208,7 @@ params = { lr = 0.1 }
 instances = 2
 memory = "8g"  # plenty
 """
-MEMORY = SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"')
+MEMORY = change("roles.worker.memory", '"2g"', '"8g"')
 
 
 def job(path: Path, *sets: str, text: str = JOB_FILE) -> JobRecord:
@@ -232,7 +249,7 @@ def test_a_link_stays_one(path: Path) -> None:
 
 def test_a_mark_and_ends_of_lines_stay(path: Path) -> None:
     text = "\ufeff" + JOB_FILE.replace("\n", "\r\n")
-    apply(path, job(path, text=text), [MEMORY, SettingChange(key="roles.worker.vcores", old="1", new="2")])
+    apply(path, job(path, text=text), [MEMORY, change("roles.worker.vcores", "2", "1")])
     assert text.replace('"8g"  # plenty\r\n', '"2g"  # plenty\r\nvcores = 2\r\n').encode() == path.read_bytes()
 
 
@@ -263,7 +280,7 @@ def test_an_invalid_file_is_refused(path: Path) -> None:
 
 def test_a_value_of_the_command_line_is_left(path: Path) -> None:
     """The file does not decide it; what it does decide is written all the same."""
-    cores = SettingChange(key="roles.worker.vcores", old="1", new="2")
+    cores = change("roles.worker.vcores", "2", "1")
     applied = apply(path, job(path, "roles.worker.memory=8g"), [MEMORY, cores])
     assert ((cores,), ((MEMORY, "it was set by --set: change it there"),)) == (applied.made, applied.left)
     assert '"8g"' in path.read_text()
@@ -310,5 +327,5 @@ def test_other_kinds_of_files_are_not_written_into(path: Path, name: str, why: s
 
 def test_a_job_without_roles(path: Path) -> None:
     record = job(path, text='name = "fleet"\ncommand = "train"\n')
-    apply(path, record, [SettingChange(key="roles.main.memory", old='"1g"', new='"2g"')])
+    apply(path, record, [change("roles.main.memory", '"2g"', '"1g"')])
     assert 2 * 1024**3 == load(path, environ={}, site_files=[]).spec.effective_roles["main"].resources.memory

@@ -14,7 +14,7 @@ from tony.advice.heuristics.futile_restarts import FutileRestarts
 from tony.advice.heuristics.gpus import DataBound, IdleGpus
 from tony.advice.heuristics.memory import MemoryOverRequested, MemoryUnderRequested
 from tony.advice.heuristics.task_load import ParameterServers, SkewedRanks
-from tony.advice.recommendation import Advice, Recommendation, SettingChange, Severity
+from tony.advice.recommendation import Advice, Recommendation, SettingChange, SettingKey, SettingValue, Severity
 from tony.units import parse_size
 
 #: Entry points through which other packages offer heuristics.
@@ -93,7 +93,7 @@ def combine_changes(
     wait if its load will change: with fewer servers each has more load, and with more cores there may be more data
     workers, which use memory.
     """
-    found: dict[str, SettingChange] = {}
+    found: dict[SettingKey, SettingChange] = {}
     for recommendation in recommendations:
         for change in recommendation.patch:
             found.setdefault(change.key, change)
@@ -101,15 +101,21 @@ def combine_changes(
     return tuple(change for change in found.values() if change not in later), tuple(later)
 
 
-def _needs_wait(change: SettingChange, others: Mapping[str, SettingChange]) -> bool:
-    role, _, name = change.key.rpartition(".")
-    if not role.startswith("roles.") or name not in ("memory", "vcores"):
+def _needs_wait(change: SettingChange, others: Mapping[SettingKey, SettingChange]) -> bool:
+    *role, name = change.key
+    if role[:1] != ["roles"] or name not in ("memory", "vcores"):
         return False
-    if f"{role}.instances" in others:
+    if SettingKey((*role, "instances")) in others:
         return True
-    cores = others.get(f"{role}.vcores")
-    more = cores is not None and int(cores.new) > int(cores.old)
-    return more and name == "memory" and parse_size(change.new.strip('"')) < parse_size(change.old.strip('"'))
+    cores = others.get(SettingKey((*role, "vcores")))
+    if name == "vcores" or cores is None or _get_number(cores.new) <= _get_number(cores.old):
+        return False
+    return _get_number(change.new) < _get_number(change.old)
+
+
+def _get_number(value: SettingValue) -> float:
+    """Return a number of cores, or a size in bytes."""
+    return parse_size(value.value) if isinstance(value.value, str) else value.value or 0
 
 
 def _find_unknowns(facts: Facts) -> Iterable[str]:

@@ -9,9 +9,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.recommendation import Evidence, Interval, Recommendation, Saving, SettingChange, Severity
+from tony.advice.recommendation import (
+    Evidence,
+    Interval,
+    Recommendation,
+    Saving,
+    SettingChange,
+    SettingKey,
+    SettingValue,
+    Severity,
+)
 from tony.model.job_spec import GIB, MIB
-from tony.units import Unit, format_amount, format_duration, format_exact_size, format_number
+from tony.units import Unit, format_amount, format_duration, format_number
 
 #: Runs that are needed for a recommendation, and the run time of each.
 RUNS_THAT_PROVE = 3
@@ -108,14 +117,10 @@ class Heuristic(ABC):
         )
 
 
-def change_role_setting(role: str, name: str, old: str, new: str) -> tuple[SettingChange, ...]:
+def change_role_setting(role: str, name: str, old: str | int, new: str | int) -> tuple[SettingChange, ...]:
     """Return the change of one setting of a role."""
-    return (SettingChange(key=f"roles.{role}.{name}", old=old, new=new),)
-
-
-def format_size(value: int) -> str:
-    """Return a size as in a job file."""
-    return f'"{format_exact_size(value)}"'
+    key = SettingKey(("roles", role, name))
+    return (SettingChange(key=key, old=SettingValue(old), new=SettingValue(new)),)
 
 
 def round_memory(need: float) -> int:

@@ -14,14 +14,13 @@ from typing import Any
 
 from tony.advice.recommendation import SettingChange
 from tony.config.files.call_settings import from_spec
+from tony.config.files.layers import format_key
 from tony.config.files.toml_line_numbers import scan
 from tony.config.load import Resolved, is_linkedin_xml, load
 from tony.errors import ConfigError, StorageError, UserError
 from tony.model.job_spec import JobSpec
 from tony.model.masking import is_secret, redact
 from tony.model.submission_record import JobRecord
-
-_PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
 
 
 def format_diff(changes: Sequence[SettingChange]) -> list[str]:
@@ -39,20 +38,10 @@ def format_diff(changes: Sequence[SettingChange]) -> list[str]:
 
 def _group_by_table(changes: Iterable[SettingChange]) -> dict[str, list[tuple[SettingChange, str]]]:
     found: dict[str, list[tuple[SettingChange, str]]] = {}
-    for change in sorted(changes, key=lambda change: "." in change.key):  # settings outside of tables come first
-        table, _, name = change.key.rpartition(".")
-        if change.key.endswith('"'):
-            name = _PARTS.findall(change.key)[-1]
-            table = change.key.removesuffix(name).rstrip(".")
+    for change in sorted(changes, key=lambda change: len(change.key) > 1):  # settings outside of tables come first
+        table, name = format_key(change.key[:-1]), format_key(change.key[-1:])
         found.setdefault(table, []).append((change, name))
     return found
-
-
-def parts_of(key: str) -> tuple[str, ...]:
-    """Return the parts of a dotted key."""
-    return tuple(
-        str(tomllib.loads(f"key = {part}")["key"]) if part.startswith('"') else part for part in _PARTS.findall(key)
-    )
 
 
 def apply_changes(text: str, changes: Iterable[SettingChange]) -> str:
@@ -67,10 +56,10 @@ def apply_changes(text: str, changes: Iterable[SettingChange]) -> str:
 
 
 def _apply_change(text: str, change: SettingChange) -> str:
-    key = parts_of(change.key)
+    key = change.key
     values = tomllib.loads(text)
     present = _get(values, key)
-    new = _parse_value(change.new)
+    new = change.new.value
     if isinstance(present, str) and not isinstance(new, str):  # a variable or parameter in quotes
         new = str(new)
     if present == new and type(present) is type(new):
@@ -82,13 +71,6 @@ def _apply_change(text: str, change: SettingChange) -> str:
         if made is not None and _has_values(made, expected):
             return made
     raise UserError(f"cannot set {change.key} to {change.new} without changing other values; edit the file yourself")
-
-
-def _parse_value(written: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {written}")["value"]
-    except tomllib.TOMLDecodeError:
-        return written
 
 
 def _has_values(text: str, expected: Mapping[str, Any]) -> bool:
@@ -231,7 +213,7 @@ def _differences(file: JobSpec, job: JobSpec) -> list[str]:
 
 def _explain_foreign_value(change: SettingChange, file: JobSpec, record: JobRecord) -> str:
     """Return why a change does not belong in the file: its value differs from the job's, or was set elsewhere."""
-    source = record.sources.get(change.key, "")
+    source = record.sources.get(str(change.key), "")
     if source.startswith(("--", "env ", "argument")):
         return f"it was set by {source}: change it there"
     current, recorded = _find_value(file, change), _find_value(record.spec, change)
@@ -242,7 +224,7 @@ def _explain_foreign_value(change: SettingChange, file: JobSpec, record: JobReco
 
 def _find_value(spec: JobSpec, change: SettingChange) -> Any:
     values: Any = from_spec(_expand(spec), with_defaults=True)
-    for part in parts_of(change.key):
+    for part in change.key:
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
 

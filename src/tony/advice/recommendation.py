@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
+from tony.config.files.layers import format_key, quote
 from tony.units import Unit
 
 
@@ -55,19 +58,76 @@ class Saving:
     seconds: Interval | None = None
 
 
+class SettingKey(tuple[str, ...]):
+    """The parts of a setting's key; as text dotted, with parts in quotes where necessary: `roles.worker.memory`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> SettingKey:
+        """Return the key of its text.
+
+        Raises:
+            ValueError: the text is not a dotted key.
+        """
+        parts = []
+        values: object = _parse_toml(f"{text} = 0")
+        while isinstance(values, dict):
+            ((part, values),) = values.items()
+            parts.append(part)
+        return cls(parts)
+
+    def __str__(self) -> str:
+        return format_key(self)
+
+
+class SettingValue(NamedTuple):
+    """A value of a setting, None and false if it is not set; as text TOML: `"2g"`, `3`, empty if it is not set."""
+
+    value: str | int | float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> SettingValue:
+        """Return the value of its text.
+
+        Raises:
+            ValueError: the text is neither empty nor one TOML value that is a text or a number.
+        """
+        if not text:
+            return cls()
+        found = _parse_toml(f"value = {text}")
+        if len(found) != 1 or not isinstance(found["value"], str | int | float):
+            raise ValueError("not a text or a number")
+        return cls(found["value"])
+
+    def __bool__(self) -> bool:
+        return self.value is not None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return ""
+        return quote(self.value) if isinstance(self.value, str) else str(self.value).lower()
+
+
+def _parse_toml(text: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingChange:
-    """One value of the job file.
+    """One value of the job file; a size or duration is a text as in the file: `2g`.
 
     Attributes:
-        key: dotted, `roles.worker.memory`.
-        old: the present value, as in a job file; empty if there is none.
-        new: the recommended value, as in a job file: `"2g"`, `3`.
+        old: the present value.
+        new: the recommended value.
     """
 
-    key: str
-    old: str
-    new: str
+    key: SettingKey
+    old: SettingValue
+    new: SettingValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,11 @@ from tony.advice.recommendation import (
     Recommendation,
     Saving,
     SettingChange,
+    SettingKey,
+    SettingValue,
     Severity,
     savings_range,
 )
-from tony.config.files.layers import format_key
 from tony.core.events import FailureResponse
 from tony.history.goodput import Bucket
 from tony.units import Unit, format_amount, format_duration
@@ -230,14 +231,14 @@ def change_of_interval(run: Run, saves: CheckpointStats, seconds: float) -> tupl
     A parameter is certain if its name refers to saving and its value equals the measured steps or seconds.
     """
     found = [
-        (key, text, new)
+        (key, int(text), new)
         for key, text in _find_interval_settings(run)
-        if _NAME.search(key) and (new := _compute_new_value(text, saves, seconds)) is not None
+        if _NAME.search(str(key)) and (new := _compute_new_value(text, saves, seconds)) is not None
     ]
     if len(found) != 1:
         return ()
-    key, text, new = found[0]
-    return (SettingChange(key=key, old=text, new=new),) if new != text else ()
+    key, old, new = found[0]
+    return (SettingChange(key=key, old=SettingValue(old), new=SettingValue(new)),) if new != old else ()
 
 
 def format_interval_hint(saves: CheckpointStats, seconds: float) -> str:
@@ -248,24 +249,24 @@ def format_interval_hint(saves: CheckpointStats, seconds: float) -> str:
     return f"Save every {format_duration(seconds)}{steps}."
 
 
-def _find_interval_settings(run: Run) -> list[tuple[str, str]]:
+def _find_interval_settings(run: Run) -> list[tuple[SettingKey, str]]:
     spec = run.spec
-    found = [(format_key(("params", name)), str(value)) for name, value in spec.params.items()]
-    found += [(format_key(("env", name)), str(value)) for name, value in spec.env.items()]
+    found = [(SettingKey(("params", name)), str(value)) for name, value in spec.params.items()]
+    found += [(SettingKey(("env", name)), str(value)) for name, value in spec.env.items()]
     return found + [
-        (format_key(("roles", role, "env", name)), str(value))
+        (SettingKey(("roles", role, "env", name)), str(value))
         for role, each in spec.roles.items()
         for name, value in each.env.items()
     ]
 
 
-def _compute_new_value(text: str, saves: CheckpointStats, seconds: float) -> str | None:
+def _compute_new_value(text: str, saves: CheckpointStats, seconds: float) -> int | None:
     """Return the new value; None if the present one is not the measured interval."""
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not saves.every:
         return None
     value = int(text)
     if value == saves.steps and value > 0:
-        return str(max(1, round(saves.steps * seconds / saves.every)))
+        return max(1, round(saves.steps * seconds / saves.every))
     if value and abs(value - saves.every) <= _TOLERANCE * value:
-        return str(max(1, round(seconds)))
+        return max(1, round(seconds))
     return None

@@ -48,7 +48,7 @@ class CpuOverRequested(Heuristic):
                 ),
                 role=name,
                 saving=Saving(core_hours=savings_range((now.vcores - new) * known.held for _, known in proofs)),
-                patch=change_role_setting(name, "vcores", str(now.vcores), str(new)),
+                patch=change_role_setting(name, "vcores", now.vcores, new),
                 runs=len(proofs),
             )
 
@@ -95,6 +95,6 @@ class CpuUnderRequested(Heuristic):
                 says,
                 (Evidence("cores requested", now.vcores, Unit.CORES), evidence),
                 role=name,
-                patch=change_role_setting(name, "vcores", str(now.vcores), str(new)),
+                patch=change_role_setting(name, "vcores", now.vcores, new),
                 runs=len(proofs),
             )

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, FailureRecord, Run
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
+from tony.advice.recommendation import (
+    Evidence,
+    Recommendation,
+    Saving,
+    SettingChange,
+    SettingKey,
+    SettingValue,
+    Severity,
+    savings_range,
+)
 from tony.core.events import FailureResponse
 from tony.model.ids import parse_role
 from tony.units import Unit, format_amount, format_count, format_exact_duration
@@ -62,7 +71,10 @@ class FutileRestarts(Heuristic):
         if run.spec.min_uptime is not None or longest > self.limits["early"]:
             return ()
         new = next((nice for nice in _ROUND_SECONDS if nice >= self.limits["margin"] * longest), None)
-        return () if new is None else (SettingChange(key="min_uptime", old="", new=f'"{format_exact_duration(new)}"'),)
+        if new is None:
+            return ()
+        value = SettingValue(format_exact_duration(new))
+        return (SettingChange(key=SettingKey(("min_uptime",)), old=SettingValue(), new=value),)
 
 
 def _is_futile(run: Run) -> bool:

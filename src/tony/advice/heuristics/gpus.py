@@ -83,7 +83,7 @@ class IdleGpus(Heuristic):
         if not left:
             hint = "If the program needs no GPU, set gpus = 0."
         elif untouched and last and now.procs <= left:
-            patch, hint = change_role_setting(name, "gpus", str(now.gpus), str(left)), ""
+            patch, hint = change_role_setting(name, "gpus", now.gpus, left), ""
         elif untouched and not last:
             hint = "They are not the last ones of each task: let the program use the first ones, then request fewer."
         return self.recommend(
@@ -152,7 +152,7 @@ class DataBound(Heuristic):
         cores = statistics.fmean([value for _, known in proofs for value in known.list_means("cpu").values()] or [0.0])
         full = cores >= self.limits["cpu"] * now.vcores
         patch: tuple[SettingChange, ...] = (
-            change_role_setting(name, "vcores", str(now.vcores), str(2 * now.vcores)) if full else ()
+            change_role_setting(name, "vcores", now.vcores, 2 * now.vcores) if full else ()
         )
         share = statistics.fmean(idle)
         what = (

@@ -10,13 +10,12 @@ from tony.advice.heuristic import (
     Heuristic,
     Threshold,
     change_role_setting,
-    format_size,
     grade_share,
     round_memory,
 )
 from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.model.job_spec import MIB
-from tony.units import Unit, format_amount, format_count
+from tony.units import Unit, format_amount, format_count, format_exact_size
 
 
 class MemoryOverRequested(Heuristic):
@@ -62,7 +61,7 @@ class MemoryOverRequested(Heuristic):
             ),
             role=name,
             saving=Saving(gb_hours=hours),
-            patch=change_role_setting(name, "memory", format_size(now.memory), format_size(new)),
+            patch=change_role_setting(name, "memory", format_exact_size(now.memory), format_exact_size(new)),
             hint=f"Based on {format_count(len(proofs), 'run')}; a run with more data may need more.",
             runs=len(proofs),
         )
@@ -113,6 +112,6 @@ class MemoryUnderRequested(Heuristic):
             says,
             tuple(evidence),
             role=name,
-            patch=change_role_setting(name, "memory", format_size(now.memory), format_size(new)),
+            patch=change_role_setting(name, "memory", format_exact_size(now.memory), format_exact_size(new)),
             runs=max(1, len(near)),
         )

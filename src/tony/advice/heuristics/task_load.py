@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
-from tony.advice.heuristic import PROOF, Heuristic, Threshold
-from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
+from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.model.setting_choices import RoleKind
 from tony.units import Unit, format_amount, format_number
 
@@ -152,7 +152,7 @@ class ParameterServers(Heuristic):
                 gb_hours=savings_range(gigabytes(now.memory) * known.held * less / now.tasks for _, known in proofs),
                 core_hours=savings_range(now.vcores * known.held * less / now.tasks for _, known in proofs),
             ),
-            patch=(SettingChange(key=f"roles.{name}.instances", old=str(now.tasks), new=str(fewer)),),
+            patch=change_role_setting(name, "instances", now.tasks, fewer),
             runs=len(proofs),
         )
 

@@ -113,7 +113,7 @@ def _build_applied_json(applied: Applied) -> dict[str, object]:
         "file": str(applied.path),
         "changed": applied.before != applied.after,
         "made": list(applied.made),
-        "left": [{"key": change.key, "why": why} for change, why in applied.left],
+        "left": [{"key": str(change.key), "why": why} for change, why in applied.left],
     }
 
 
