@@ -120,6 +120,7 @@ def test_after_a_programs_end(
     simulation.deliver_pending()
     shown = one(simulation, live={task("worker:0"): Live(last_output_age=1.0, last_line="bye")})
     assert (shown.state, shown.exit_code, shown.signal, shown.note) == (state, code, signal, note)
+    assert shown.note_repeats_exit is (not status.message)
     assert (shown.pid, shown.last_output_age, shown.host) == (None, None, "h")
     assert shown.executor_pid == 100
 

@@ -14,6 +14,7 @@ from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
 from tony.model.job_spec import GIB
+from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState, TaskState
 from tony.units import format_duration, format_first
@@ -135,7 +136,7 @@ def _build_role_size(role: RoleState) -> RoleSize:
 
 
 def _build_task_report(state: State, task: Task, now: float, live: Live) -> TaskReport:
-    status = task.status
+    status, pending = task.status, _explain_pending(state, task, now, live)
     return TaskReport(
         task=str(task.id),
         role=task.id.role,
@@ -150,7 +151,8 @@ def _build_task_report(state: State, task: Task, now: float, live: Live) -> Task
         signal=status.signal if status else None,
         since=state.accepted_wall + task.since,
         last_output_age=live.last_output_age if task.living else None,
-        note=_explain_pending(state, task, now, live) or describe_note(task.note),
+        note=pending or describe_note(task.note),
+        note_repeats_exit=not pending and isinstance(task.note, ExitStatus) and task.note.is_bare,
     )
 
 

@@ -23,6 +23,7 @@ class TaskReport:
         since: wall-clock seconds since 1970 of the last change of state.
         last_output_age: seconds since its last output; None before the first or after the end.
         note: why it waits, or how it ended; may be empty.
+        note_repeats_exit: `note` contains no more than `exit_code` or `signal`.
     """
 
     task: str
@@ -39,6 +40,7 @@ class TaskReport:
     since: float | None = None
     last_output_age: float | None = None
     note: str = ""
+    note_repeats_exit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,11 @@ class ExitStatus:
         """Return True if the program exited by itself with code 0."""
         return self.reason is ExitReason.EXITED and self.code == 0
 
+    @property
+    def is_bare(self) -> bool:
+        """Return True if exit code or signal is all that `describe` returns."""
+        return not self.message and (self.signal is not None or self.code is not None)
+
     def describe(self) -> str:
         """Return a short description: `exit code 1`, `killed by SIGKILL`, or the message."""
         if self.message:

@@ -88,8 +88,15 @@ def test_container_counts_of_a_queued_or_restarting_job(state: JobState, states:
 def test_a_job_that_failed() -> None:
     """The page of its failure is below; a note that only repeats the exit is left out."""
     tasks = (
-        task("worker:0", TaskState.STOPPED, note="killed by SIGTERM", signal="SIGTERM", since=NOON),
-        task("worker:1", TaskState.FAILED, note="exit code 3", exit_code=3, since=NOON),
+        task(
+            "worker:0",
+            TaskState.STOPPED,
+            note="killed by SIGTERM",
+            note_repeats_exit=True,
+            signal="SIGTERM",
+            since=NOON,
+        ),
+        task("worker:1", TaskState.FAILED, note="exit code 3", note_repeats_exit=True, exit_code=3, since=NOON),
     )
     ended = report(JobState.FAILED, submitted=NOON - 8, ended=NOON, exit_code=1, failure=FAILURE)
     lines = format_status(replace(ended, tasks=tasks, job="local-1", folder="/f"))
@@ -176,7 +183,7 @@ def test_the_live_table_shows_how_programs_ended() -> None:
     tasks = (
         task("a:0", TaskState.FAILED, signal="SIGSEGV", since=NOON),
         task("a:1", TaskState.FAILED, exit_code=2, since=NOON),
-        task("a:2", TaskState.SUCCEEDED, exit_code=0, note="exit code 0", since=NOON),
+        task("a:2", TaskState.SUCCEEDED, exit_code=0, note="exit code 0", note_repeats_exit=True, since=NOON),
     )
     rows = format_live_table(replace(report(submitted=NOON), tasks=tasks), NOON, columns=80, rows=8)
     assert [row.split()[-1] for row in rows[2:]] == ["SIGSEGV", "2", "-"]

@@ -204,7 +204,7 @@ def _format_output_age(task: TaskReport) -> str:
 
 def note_of(task: TaskReport) -> str:
     """Return the note of a task, unless it only repeats the exit status."""
-    return "" if task.note in (f"exit code {task.exit_code}", f"killed by {task.signal}") else task.note
+    return "" if task.note_repeats_exit else task.note
 
 
 def format_live_table(report: JobReport, now: float, columns: int, rows: int, progress: str = "") -> list[str]:
