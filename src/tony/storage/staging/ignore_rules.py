@@ -26,8 +26,12 @@ _MAX_DOUBLE_STARS = 4
 _MAX_SHOWN_CHARACTERS = 80
 #: pathspec's group for the slash after a folder's name.
 _FOLDER_MARK = "ps_d"
-#: A set of characters in a regular expression; or an escaped character, which may be a bracket.
-_SET = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_STAR = "[^/]*"
+#: Tokens of a regular expression: an escaped character, a set of characters, or one character.
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+#: Tokens with a special meaning, and the slash, which no star matches.
+_SPECIAL = frozenset(".^$*+?()|{}/")
+_MANY = frozenset("*+?{")
 _GIT_TIMEOUT_SECONDS = 60.0
 #: Variables that would make git read another repository than the folder's own.
 _REPOSITORY_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_PREFIX")
@@ -178,15 +182,49 @@ def _patterns(line: str) -> Iterator[_Pattern]:
         for pattern in GitIgnoreSpec.from_lines([line]).patterns:
             if pattern.regex is not None:
                 made = pattern.regex.pattern
-                better = exclude_slashes(made)
+                better = simplify_regex(made)
                 yield _Pattern(pattern.regex if better == made else re.compile(better), bool(pattern.include))
 
 
-def exclude_slashes(regex: str) -> str:
-    """Return a regular expression made from a glob whose sets match no slash, as in git: `[!a]` is part of a name."""
-    return _SET.sub(
-        lambda found: found[0] if found[0].startswith("\\") or found[0] == "[^/]" else f"(?!/){found[0]}", regex
-    )
+def simplify_regex(regex: str) -> str:
+    """Return an equivalent of a regular expression made from a glob, whose time does not explode with its stars.
+
+    What lies between two stars of one part is matched where it first occurs, once and for all. Sets match no slash, as
+    in git: `[!a]` is part of a name.
+    """
+    tokens = [_exclude_slash(token) for token in _TOKEN.findall(regex)]
+    made: list[str] = []
+    at = 0
+    while at < len(tokens):
+        if not _is_star(tokens, at):
+            made.append(tokens[at])
+            at += 1
+            continue
+        while _is_star(tokens, at):  # adjacent stars in one part are one
+            at += 2
+        end = at
+        while end < len(tokens) and _is_fixed(tokens, end):
+            end += 1
+        if end > at and _is_star(tokens, end):
+            made.append(f"(?>[^/]*?{''.join(tokens[at:end])})")
+        else:
+            made += [_STAR, *tokens[at:end]]
+        at = end
+    return "".join(made)
+
+
+def _is_star(tokens: list[str], at: int) -> bool:
+    return at + 1 < len(tokens) and tokens[at] == "[^/]" and tokens[at + 1] == "*"
+
+
+def _is_fixed(tokens: list[str], at: int) -> bool:
+    """Return True if the token matches exactly one character."""
+    many = at + 1 < len(tokens) and tokens[at + 1] in _MANY
+    return tokens[at] not in _SPECIAL and not many
+
+
+def _exclude_slash(token: str) -> str:
+    return f"(?!/){token}" if token.startswith("[") and token != "[^/]" else token
 
 
 class TrackedFiles:
