@@ -142,6 +142,20 @@ def test_a_long_log_needs_little() -> None:
     assert b"".join(entries[0].read(len(data) - 5, 5)) == data[-5:]
 
 
+@pytest.mark.parametrize("compression", ["none", "gz"])
+def test_a_read_costs_one_request(compression: str) -> None:
+    """None where there is nothing to read."""
+    files = {"a": b"the start", "empty": b"", "b": b"the end"}
+    file = MemoryFile(make([[("VERSION", b"1"), ("c", log_files(files))]], compression))
+    entries = list(tfile.iterate_entries(file, len(file.data)))
+    requests = []
+    for entry in entries:
+        file.opened = 0
+        assert b"".join(entry.read(0, entry.length)) == files[entry.name]
+        requests.append(file.opened)
+    assert requests == [1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

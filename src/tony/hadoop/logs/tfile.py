@@ -11,7 +11,8 @@ The index is read with the end of the file; values are streamed in bounded memor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from functools import partial
 from io import BytesIO
 from itertools import islice
@@ -79,15 +80,15 @@ def iterate_entries(open_at: Opener, size: int) -> Iterator[LogFileEntry]:
 
 def _read(open_block: Callable[[], PlainBytes], record: int, start: int, offset: int, length: int) -> Iterator[bytes]:
     """Yield bytes of a log file that starts in the value of a record of a block."""
-    found = next(islice(_iterate_records(open_block), record, None), None)
-    if found is None:
-        raise MalformedLogFileError("has fewer records than before")
-    value = found[1]
-    try:
+    if not length:
+        return
+    with closing(_iterate_records(open_block)) as records:  # held: its end would end the request
+        found = next(islice(records, record, None), None)
+        if found is None:
+            raise MalformedLogFileError("has fewer records than before")
+        value = found[1]
         value.skip(start + offset)
         yield from read_pieces(value, length)
-    finally:
-        value.close()
 
 
 def _read_index(open_at: Opener, size: int) -> tuple[str, list[_Block]]:
@@ -223,7 +224,7 @@ class _RecordValue:
         self._source.close()
 
 
-def _iterate_records(open_block: Callable[[], PlainBytes]) -> Iterator[tuple[str, _RecordValue]]:
+def _iterate_records(open_block: Callable[[], PlainBytes]) -> Generator[tuple[str, _RecordValue], None, None]:
     """Yield the records of one block: key and value; a value is valid only until the next record is read."""
     source = open_block()
     try:
