@@ -336,6 +336,14 @@ def test_module(cache: Cache, library: Path, tmp_path: Path) -> None:
     assert unpack_plug_in(cache, "single:Single", library, tmp_path / "node") == ["single.py"]
 
 
+def test_one_file_as_two_modules(cache: Cache, library: Path, tmp_path: Path) -> None:
+    """It is shipped under the name that each job imports it by."""
+    (library / "pack").mkdir()
+    (library / "pack/inner.py").write_text("class Inner:\n    pass\n")
+    assert unpack_plug_in(cache, "pack.inner:Inner", library, tmp_path / "first") == ["pack/inner.py"]
+    assert unpack_plug_in(cache, "inner:Inner", library / "pack", tmp_path / "second") == ["inner.py"]
+
+
 def test_made_once(cache: Cache, library: Path) -> None:
     """Until a file of it changes; the same files give the same bytes."""
     job = record(framework_module="leader.adapter:Leader", framework_path=str(library))

@@ -26,11 +26,16 @@ _UNCHECKED = (0b01).to_bytes(4, "little")
 _FORMAT = 2
 
 
-def compute_fingerprint(seed: bytes, files: Iterable[tuple[Path, os.stat_result]]) -> str:
-    """Return a digest that identifies the state of files without reading them."""
+def compute_fingerprint(seed: bytes, files: Iterable[tuple[str, Path, os.stat_result]]) -> str:
+    """Return a digest that identifies files and their state without reading them.
+
+    Args:
+        seed: what else the archive depends on.
+        files: name in the archive, file on this machine, and its status.
+    """
     digest = hashlib.sha256(seed)
-    for path, status in files:
-        digest.update(f"\0{path}\0{status.st_size}\0{status.st_mtime_ns}".encode())
+    for name, path, status in files:
+        digest.update(f"\0{name}\0{path}\0{status.st_size}\0{status.st_mtime_ns}".encode())
     return digest.hexdigest()[:32]
 
 

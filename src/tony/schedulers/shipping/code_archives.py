@@ -101,7 +101,7 @@ def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
 
 
 def _store(cache: Cache, what: str, kind: str, files: Iterable[_File], build: Callable[[], bytes]) -> Stored:
-    fingerprint = compute_fingerprint(importlib.util.MAGIC_NUMBER, ((path, status) for _, path, status in files))
+    fingerprint = compute_fingerprint(importlib.util.MAGIC_NUMBER, files)
     return build_once(cache, f"stage {what}", f"{kind}-{fingerprint}", build)
 
 

@@ -123,7 +123,7 @@ class _NotMovableError(Exception):
 def _compute_fingerprint(own: OwnInterpreter) -> str:
     """Return a digest that identifies an interpreter without reading it."""
     paths = (own.program, own.library, own.library / "os.py", own.library / "lib-dynload")
-    found = ((path, path.stat()) for path in paths if path.exists())
+    found = ((path.name, path, path.stat()) for path in paths if path.exists())
     return compute_fingerprint(f"{_VERSION}\0{sys.version}\0{own}".encode(), found)
 
 
