@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -119,6 +120,26 @@ def test_the_daemons_principal_must_be_the_expected_one() -> None:
     auth = SaslAuth(method="KERBEROS", mechanism="GSSAPI", protocol="mallory", server_id="evil.example.com")
     with pytest.raises(LoginError, match=r"mallory/evil\.example\.com.*rm/rm1\.example\.com@EXAMPLE\.COM"):
         _new(KERBEROS).receive(_offer(auth))
+
+
+@pytest.mark.parametrize("number", ["192.0.2.1", "2001:db8::1", "2001:DB8:0:0:0:0:0:1"])
+def test_a_number_stands_for_the_name_that_it_has(monkeypatch: pytest.MonkeyPatch, number: str) -> None:
+    """A principal of the number is another one; it is expected only where the DNS has no name."""
+
+    def expected() -> str:
+        auth = SaslAuth(method="KERBEROS", mechanism="GSSAPI", protocol="mallory", server_id=number)
+        login = LoginIdentity(server_principal="rm/_HOST@EXAMPLE.COM")
+        with pytest.raises(LoginError) as caught:
+            Negotiation(login, Address(host=number, port=8032)).receive(_offer(auth))
+        return str(caught.value).partition(", but ")[2].partition(" is expected")[0]
+
+    def find_none(host: str) -> tuple[str, list[str], list[str]]:
+        raise socket.herror(1, "Unknown host")
+
+    monkeypatch.setattr(socket, "gethostbyaddr", lambda host: ("RM1.example.com", [], [host]))
+    assert expected() == "rm/rm1.example.com@EXAMPLE.COM"
+    monkeypatch.setattr(socket, "gethostbyaddr", find_none)
+    assert expected() == f"rm/{number.lower()}@EXAMPLE.COM"
 
 
 _texts = st.none() | st.text(max_size=20)

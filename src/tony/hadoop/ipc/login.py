@@ -197,9 +197,7 @@ class Negotiation:
         found = []
         principal, host = self._login.server_principal, self._address.host
         if principal and "_HOST" in principal:
-            # The host as the settings name it, and its full name: principals are made with full names.
-            names = dict.fromkeys((host.lower(), _find_full_name(host)))
-            found += [principal.replace("_HOST", name) for name in names]
+            found += [principal.replace("_HOST", name) for name in _find_names(host)]
         elif principal:
             found.append(principal)
         if self._login.server_pattern:
@@ -238,15 +236,26 @@ def _explain_no_method(method: LoginMethod, auths: tuple[SaslAuth, ...]) -> str:
     return f"the daemon accepts {offered_names}, but the login method is {method.name}. {advice}."
 
 
-def _find_full_name(host: str) -> str:
-    """Return the name of a host in the DNS, in small letters; the host itself if there is none."""
+def _find_names(host: str) -> tuple[str, ...]:
+    """Return a host and its full name in the DNS, in small letters: principals are made with full names.
+
+    Of a number only the name that the DNS has for it; the number itself if there is none.
+    """
     try:
+        if _is_number(host):
+            return (socket.gethostbyaddr(host)[0].lower(),)
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
-        name = found[0][3] or host
-        # The canonical name of a number is the number.
-        return (socket.gethostbyaddr(host)[0] if name == found[0][4][0] else name).lower()
     except OSError:
-        return host.lower()
+        return (host.lower(),)
+    return tuple(dict.fromkeys((host.lower(), (found[0][3] or host).lower())))
+
+
+def _is_number(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)
+    except OSError:
+        return False
+    return True
 
 
 def _find_os_user() -> str:
