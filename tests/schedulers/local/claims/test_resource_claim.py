@@ -11,7 +11,7 @@ import pytest
 from tests.facts import mentions
 from tests.support.waiting import wait_until
 from tony.schedulers.local.claims import resource_claim
-from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
+from tony.schedulers.local.claims.ledger import HeldClaim, ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
@@ -164,4 +164,61 @@ async def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
     second.close()
     later.withdraw()
     first.close()
+    ledger.close()
+
+
+def post_waiting(ledger: ResourceLedger, count: int, memory: int, gpus: int) -> list[HeldClaim]:
+    return [
+        ledger.post(create_claim(job=f"job-{number}", job_name="n", memory=memory, gpus=gpus))
+        for number in range(count)
+    ]
+
+
+async def test_a_claim_that_may_pass_does_not_wait_for_those_that_it_passes(place: Path) -> None:
+    """A hundred that wait for GPUs do not delay one that waits for memory only."""
+    ledger = ResourceLedger(place)
+    with ledger.lock():
+        holders = [
+            ledger.post(replace(create_claim(job="other", job_name="n", memory=memory, gpus=gpus), devices=devices))
+            for memory, gpus, devices in ((0, 1, ("a",)), (10, 0, ()))
+        ]
+        waiting = post_waiting(ledger, 150, memory=0, gpus=1)
+    reasons: list[str] = []
+    passing = hold(place, Need(memory=10, gpus=0))
+    going_on = asyncio.ensure_future(passing.acquire(reasons.append))
+    await wait_until(lambda: len(reasons) > 1)  # it watches
+    holders.pop().withdraw()
+    await asyncio.wait_for(going_on, 150 * resource_claim._STAGGER_SECONDS * 0.6)
+    passing.close()
+    for each in (*holders, *waiting):
+        each.withdraw()
+    ledger.close()
+
+
+async def test_a_claim_far_behind_decides_once_for_a_release(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not poll as often as the first: each decision reads the files of all claims."""
+    monkeypatch.setattr(resource_claim, "_POLL_SECONDS", 0.2)
+    ledger = ResourceLedger(place)
+    with ledger.lock():
+        holders = [
+            ledger.post(replace(create_claim(job="other", job_name="n", memory=memory, gpus=0), devices=()))
+            for memory in (10, 0, 0)
+        ]
+        waiting = post_waiting(ledger, 10, memory=10, gpus=0)
+    reasons: list[str] = []
+    last = hold(place, Need(memory=10, gpus=0))
+    going_on = asyncio.ensure_future(last.acquire(reasons.append))
+    await wait_until(lambda: len(reasons) == 4)  # before and after it watches, and two rechecks
+    await asyncio.sleep(0.5)
+    assert len(reasons) == 4
+    holders.pop().withdraw()
+    holders.pop().withdraw()
+    await wait_until(lambda: len(reasons) > 4)
+    await asyncio.sleep(0.5)
+    assert len(reasons) == 5
+    going_on.cancel()
+    await asyncio.gather(going_on, return_exceptions=True)
+    last.close()
+    for each in (*holders, *waiting):
+        each.withdraw()
     ledger.close()

@@ -118,6 +118,12 @@ def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | s
     return f"waiting: {shortage}{_count_jobs_ahead(granted, older, gpus_only=not short_of_memory)}"
 
 
+def count_claims_ahead(claim: Claim, others: Iterable[Claim], machine: Machine) -> int:
+    """Return how many older claims wait for the same; one for GPUs is not ahead of one without."""
+    _, older = _split_before(claim, others, machine)
+    return sum(claim.gpus > 0 or not other.gpus for other in older)
+
+
 def grow_claim(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine: Machine) -> Claim | None:
     """Return a granted claim enlarged, if that fits beside all that others hold and wait for; else None.
 

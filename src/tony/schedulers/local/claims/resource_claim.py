@@ -9,14 +9,14 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tony import clock
 from tony.errors import SchedulerError
 from tony.linux.inotify import ChangeWatch, InotifyMask
 from tony.retry import Backoff
-from tony.schedulers.local.claims.claim_policy import Claim, decide, grow_claim
+from tony.schedulers.local.claims.claim_policy import Claim, count_claims_ahead, decide, grow_claim
 from tony.schedulers.local.claims.ledger import (
     HeldClaim,
     LedgerBusyError,
@@ -31,8 +31,9 @@ from tony.schedulers.local.claims.peak_demand import Need
 _RELEASES = InotifyMask.CLOSE_WRITE | InotifyMask.DELETE | InotifyMask.DELETE_SELF | InotifyMask.MOVE_SELF
 #: Seconds after a release at which to check again: the kernel reports that a file was closed just before it unlocks it.
 _RECHECK_SECONDS = (0.01, 0.1)
-#: Poll interval in seconds with inotify working.
+#: Poll intervals in seconds with inotify working: of the first in the queue, and of those behind it.
 _POLL_SECONDS = 5.0
+_POLL_BEHIND_SECONDS = 30.0
 #: Seconds by which a claim decides after the one before it in the queue, when both are woken by the same release.
 _STAGGER_SECONDS = 0.02
 #: Between attempts to lock the ledger; decisions take milliseconds.
@@ -75,7 +76,7 @@ class ResourceClaim:
         self._needs = needs
         self._machine = machine
         self._pass_on = pass_on
-        self._ahead = 0  # claims that wait before this one
+        self._ahead = 0  # claims that wait before this one for the same
         #: Posted in the ledger, waiting or granted.
         self._held = None if inherited is None else ledger.find_inherited_claim(inherited, job)
         self._requested = (
@@ -167,15 +168,28 @@ class ResourceClaim:
             return
         with ChangeWatch() as watch:
             watch.add(self._ledger.path, _RELEASES)
-            rechecks = iter(_RECHECK_SECONDS)
+            rechecks: Iterator[float] = iter(_RECHECK_SECONDS)
             while not await self._decide_when_unlocked(on_pending):
+                poll_seconds = _POLL_BEHIND_SECONDS if self._ahead else _POLL_SECONDS
                 try:
-                    async with asyncio.timeout(next(rechecks, _POLL_SECONDS)):
+                    async with asyncio.timeout(next(rechecks, poll_seconds)):
                         await watch.wait_change()
                 except TimeoutError:
                     continue
-                rechecks = iter(_RECHECK_SECONDS)
-                await asyncio.sleep(self._ahead * _STAGGER_SECONDS)
+                rechecks = await self._pause_after_release(watch)
+
+    async def _pause_after_release(self, watch: ChangeWatch) -> Iterator[float]:
+        """Wait after a release for the claims ahead to decide; return the seconds after which to check again.
+
+        Claims far behind decide once for all releases until then, since each decision reads the whole ledger.
+        """
+        delay, settled = self._ahead * _STAGGER_SECONDS, _RECHECK_SECONDS[-1]
+        if delay >= settled:
+            await asyncio.sleep(delay - settled)
+            watch.take_changes()
+            delay = settled
+        await asyncio.sleep(delay)
+        return iter([seconds for seconds in _RECHECK_SECONDS if seconds > delay])
 
     async def _decide_when_unlocked(self, on_pending: Callable[[str], None]) -> bool:
         """Decide as soon as the ledger can be locked; return True if the claim is granted."""
@@ -196,7 +210,7 @@ class ResourceClaim:
     def _decide(self) -> Claim | str:
         """Post or update the claim; return it if it is granted, else the pending reason. Only while locked."""
         others = self._list_others()
-        self._ahead = sum(not each.granted and each.ticket < self._requested.ticket for each in others)
+        self._ahead = count_claims_ahead(self._requested, others, self._machine)
         larger = (replace(self._requested, memory=need.memory, gpus=need.gpus) for need in self._needs[:-1])
         outcomes = (decide(claim, others, self._machine) for claim in larger)
         outcome = next((found for found in outcomes if isinstance(found, Claim)), None) or decide(
