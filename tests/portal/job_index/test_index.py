@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -188,6 +190,27 @@ def test_only_one_writes_and_all_read(tmp_path: Path) -> None:
     second.put([entry(2)])
     assert second.query_page(Query()).total == 2
     second.close()
+
+
+_COUNT_JOBS = """
+import pathlib, sys
+from tony.portal.job_index.index import JobIndex
+print(JobIndex(pathlib.Path(sys.argv[1])).count_jobs("/here"))
+"""
+
+
+def test_a_reading_process_leaves_the_writers_log_alone(index: JobIndex) -> None:
+    """Locks of a file belong to a process: a second index in this one would not notice that they are lost."""
+    log = index.path.with_name("index.db-wal")
+    for count in (1, 2):
+        index.put([entry(count)])
+        assert index.count_jobs("/here") == count
+        before = log.stat().st_ino
+        found = subprocess.run(
+            [sys.executable, "-c", _COUNT_JOBS, str(index.path)], capture_output=True, text=True, check=True
+        )
+        assert int(found.stdout) == count
+        assert log.stat().st_ino == before
 
 
 def test_all_processes_read_a_rebuilt_index(tmp_path: Path) -> None:

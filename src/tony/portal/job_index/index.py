@@ -238,8 +238,10 @@ class JobIndex:
         return self._with_recovery(read)
 
     def _connect(self, cache: int) -> sqlite3.Connection:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # SQLite's own mode is wider
-        os.close(descriptor)
+        # Created before SQLite does, whose mode is wider. Never opened here: closing any descriptor of the file drops
+        # every lock that this process has on it, and the next process to leave would remove the writer's log.
+        with contextlib.suppress(FileExistsError):
+            os.mknod(self.path, 0o600)
         connection = sqlite3.connect(
             self.path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
         )
