@@ -128,7 +128,7 @@ def _troubled(tasks: int) -> Iterator[ev.Event]:
         yield _started(index, 1)
     half = tasks // 2
     for index in range(half):
-        yield ev.Silent(task=TaskId(_ROLE, index), incarnation=f"i-c-{index}", silence=30.0)
+        yield ev.Silent(task=TaskId(_ROLE, index), incarnation=f"i-c-{index}", silence=30.0, container=f"c-{index}")
     for index in range(half, tasks):
         yield ev.DeadlinePassed(deadline=Deadline.parse(f"execution:{_ROLE}:{index}"))
     yield ev.KillRequested(actor=Actor("ann"))

@@ -9,10 +9,13 @@
     │       └── TimeLimitExceededError  a time limit enforced by the scheduler was exceeded
     ├── InfraError                      cluster, network, machine                                  exit 3
     │   ├── ConnectionFailedError       the other side cannot be reached, or the connection broke
+    │   ├── OverloadedError             no thread is free, or the work takes too long
     │   ├── SchedulerError              the scheduler refused, or did not answer
     │   │   ├── NoClusterError          no cluster is configured, or the configured one has ended
+    │   │   ├── UnrecordedJobError      the scheduler knows the job, but there is no job directory (yet)
     │   │   ├── SchedulerLostError      the scheduler stopped answering while the job ran
-    │   │   └── AttemptLostError        the scheduler has ended the application master, and the job with it
+    │   │   ├── AttemptLostError        the scheduler has ended the application master, and the job with it
+    │   │   └── AttemptSupersededError  a later AM attempt has taken over the job
     │   └── StorageError                a file system refused (full, read-only, missing)
     ├── KilledError                     the job was killed on request                              exit 4
     └── PlatformError                   a bug in tony                                              exit 70

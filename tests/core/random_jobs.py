@@ -348,7 +348,7 @@ class Life:
             ev.FirstOutput(task=task, session=session, try_=2),
             ev.Exited(task=task, session=session, try_=2, status=OK, at=1e9),
             ev.Registered(task=task, container="c-1", incarnation="unknown", session=session, address="h:1"),
-            ev.Silent(task=task, incarnation="unknown", silence=25.0),
+            ev.Silent(task=task, incarnation="unknown", silence=25.0, container="c-1"),
             ev.ContainerEnded(container="c-999", cause="unknown"),
             ev.ActionFailed(action="launch", cause="what?", container=None),
             ev.Granted(container=f"x-{len(self.cluster.log)}", role=task.role, host="elsewhere"),

@@ -543,7 +543,8 @@ def test_a_lost_peer_is_the_root_cause() -> None:
 def test_silence_ends_the_container_before_anything_replaces_it() -> None:
     """A silent executor may still run its program: kill, wait for the proof, then open the next session."""
     simulation = started(workers(2, max_restarts=1))
-    actions = simulation.app.handle(ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0), 30.0)
+    silent = ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0, container="c-1")
+    actions = simulation.app.handle(silent, 30.0)
     assert any(isinstance(a, act.Kill) and a.container == "c-1" for a in actions)
     assert not any(isinstance(a, act.OpenSession) for a in actions)
     assert simulation.app.state.tasks[task("worker:0")].living

@@ -10,12 +10,11 @@ import pytest
 
 from tests.jobs.fake_am import JOB, LONG_AGO, failed, job_of, recorded, succeeded
 from tony.history.directory_scan import scan
-from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.model.failure import FailureClass
 from tony.model.job_spec import JobSpec
-from tony.model.job_summary import JobHead
+from tony.model.job_summary import JobHead, head_of_report
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 

@@ -61,7 +61,7 @@ CASES: list[tuple[ev.Event, str]] = [
         ),
         "c-1: node lost; exit not confirmed",
     ),
-    (ev.Silent(task=TASK, incarnation="i", silence=25.0), "no heartbeat from worker:1 for 25 s"),
+    (ev.Silent(task=TASK, incarnation="i", silence=25.0, container="c-1"), "no heartbeat from worker:1 for 25 s"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
     (
         ev.FailureClassified(

@@ -5,7 +5,7 @@ Rules that hold everywhere below:
 - An event from outside may be late, duplicated, or about something that no longer exists. It is then counted and
   changes nothing.
 - Stop(n) and its proof come before Start(n + 1): a session opens only when no program of the previous one can run.
-- Policies (`core/policies/`) decide; steps (`core/steps/`) ctx decisions into transitions and actions.
+- Policies (`core/policies/`) decide; steps (`core/steps/`) turn decisions into transitions and actions.
 - Handling is O(1), or O(what changed). Only opening, publishing and ending a session walk over all tasks.
 """
 

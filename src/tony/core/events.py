@@ -214,14 +214,14 @@ class Silent(LoggedEvent):
     """No heartbeat of a task's executor arrived within the heartbeat timeout.
 
     Attributes:
-        container: the container of that executor; empty in older logs.
+        container: the container of that executor.
     """
 
     kind: ClassVar[str] = "silent"
     task: TaskId
     incarnation: str
     silence: float
-    container: str = ""
+    container: str
 
 
 @value_class

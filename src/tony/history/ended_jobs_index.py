@@ -15,7 +15,6 @@ from dataclasses import replace
 from tony.linux.files import replace_file
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_summary import JobHead
-from tony.model.job_summary import head_of_report as head_of_report
 from tony.model.state_directory import Home
 from tony.model.strict_json import loads
 

@@ -13,6 +13,7 @@ from tony.history.json_files import decode_json, limit_decoding, read_if_valid, 
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.job_spec import Role
+from tony.model.job_summary import head_of_report
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import RECORD_VERSION, JobRecord
@@ -116,7 +117,7 @@ def write_summary(folder: JobFolder, report: JobReport) -> None:
     """
     write_json(folder.summary, to_plain(report), durable=True)
     if folder.home.job(folder.job_id) == folder:
-        ended_jobs_index.append_entry(folder.home, [ended_jobs_index.head_of_report(report)])
+        ended_jobs_index.append_entry(folder.home, [head_of_report(report)])
 
 
 def build_pending_report(folder: JobFolder, record: JobRecord) -> JobReport:

@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 
 from tony.errors import ConnectionFailedError, TonyError, join_lines
 from tony.history.directory_scan import JobListing, scan
-from tony.history.ended_jobs_index import head_of_report
-from tony.model.job_summary import JobHead
+from tony.model.job_summary import JobHead, head_of_report
 from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.schedulers import registry

@@ -113,11 +113,6 @@ class ChangeWatch:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def is_working(self) -> bool:
-        """Return True if changes are reported; otherwise `wait_change` only waits."""
-        return self._inotify is not None
-
     def close(self) -> None:
         """Release the inotify descriptor. May be called twice."""
         if self._inotify:

@@ -18,7 +18,6 @@ from weakref import WeakValueDictionary
 
 from tony import clock
 from tony.errors import TonyError
-from tony.history.ended_jobs_index import head_of_report
 from tony.jobs.directory.view import OTHERS, PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.remote.remote_job_files import RemoteJobFiles, create_fetch_slots
 from tony.jobs.status import job_status
@@ -27,7 +26,7 @@ from tony.linux.thread_pools import lock_held, to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
-from tony.model.job_summary import JobHead
+from tony.model.job_summary import JobHead, head_of_report
 from tony.model.state_directory import Home, JobFolder
 from tony.portal.histories.history_locations import is_own_location, is_state_directory, split_file_system
 from tony.portal.histories.job_dir_copies import RecordCache

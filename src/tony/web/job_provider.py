@@ -14,7 +14,6 @@ from functools import partial
 from typing import Protocol
 
 from tony.errors import RecordError
-from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job
 from tony.jobs import am_client
 from tony.jobs.directory.task_logs import TaskLogs
@@ -26,6 +25,7 @@ from tony.linux.thread_pools import Lane, to_thread
 from tony.model.codec import from_plain
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
+from tony.model.job_summary import head_of_report
 from tony.model.masking import redact
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
 
 from tony.config.table.settings_table import SETTINGS, Key, Kind, Part, Setting
 from tony.schedulers.registry import list_built_in_names, plug_in_names
-from tony.schedulers.settings_schema import load_settings, role_settings_of
-
-if TYPE_CHECKING:
-    from tony.schedulers.settings_schema import SchedulerSetting
+from tony.schedulers.settings_schema import SchedulerSetting, load_settings, role_settings_of
 
 _SCHEDULER_KINDS = {
     "size": Kind.SIZE,
@@ -129,7 +125,6 @@ def settings() -> tuple[Setting, ...]:
 
 
 def _settings_of(schedulers: Iterable[str]) -> Iterator[Setting]:
-    # The registry of schedulers is above this package; imported when it is needed.
     for scheduler in schedulers:
         for row in load_settings(scheduler):
             yield _to_setting(f"scheduler.{scheduler}.{row.name}", row)

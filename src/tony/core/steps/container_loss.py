@@ -70,7 +70,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
     container = containers.find_container(state, task) if task else None
     if task is None or container is None or container.intent is ContainerIntent.KILLED or container.is_end_unconfirmed:
         return
-    if not gang.is_current_executor(state, task.id, event.container or container.id, event.incarnation):
+    if not gang.is_current_executor(state, task.id, event.container, event.incarnation):
         return
     failure = _build_blameless_failure(ctx, task, FailureCause.SILENT, SilenceFacts(silence=event.silence))
     if task.state in _NOT_STARTED and state.active:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
-from tony.core.policies import outcome_policy
-from tony.core.policies import restart_policy as restart_policy
+from tony.core.policies import outcome_policy, restart_policy
 from tony.core.policies.outcome_policy import Effect
 from tony.core.reasons import TaskFailed
 from tony.core.state import RoleState, Task

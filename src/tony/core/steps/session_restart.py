@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import SESSION_DEADLINES, Deadline, DeadlineKind
-from tony.core.policies import restart_policy as restart_policy
+from tony.core.policies import restart_policy
 from tony.core.policies.restart_policy import Decision
 from tony.core.reasons import RestartAfterFailure, RestartOnRequest, RestartReason
 from tony.core.state import Restart, State, Task

@@ -64,7 +64,7 @@ async def await_part(part: Awaitable[T]) -> T | Unknown:
 
 
 async def await_with_timeout(part: Awaitable[T], timeout_seconds: float) -> T | Unknown | None:
-    """Await a part as `known` does; return None after the timeout, while the work continues for the next request."""
+    """Await a part as `await_part` does; return None after the timeout; the work continues for the next request."""
     work = asyncio.ensure_future(await_part(part))
     _WORK.add(work)
     work.add_done_callback(_WORK.discard)

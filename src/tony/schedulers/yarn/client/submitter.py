@@ -300,8 +300,7 @@ class YarnSubmitter(Submitter):
         )
 
     def am_alive(self, folder: JobFolder) -> bool | None:
-        """Return None: only `stat` knows."""
-        return None
+        return None  # YARN would have to be asked, which `application_status` does
 
     async def store_kill_request(self, folder: JobFolder) -> None:
         await to_thread(self._download(folder).store_request, folder.kill_request)
