@@ -141,9 +141,9 @@ class Executor:
         self._stop_early: StopProgram | None = None
         self._tunnels: TunnelEndpoint | None = None
         self._stacks: StackDumper | None = None
-        self._group: asyncio.TaskGroup | None = None
+        self._group = asyncio.TaskGroup()
         self._stack_tasks: set[asyncio.Task[None]] = set()
-        self._create_reattach_listener = _create_reattach_listener(context, self._on_reattach_request)
+        self._reattach_listener = _create_reattach_listener(context, self._on_reattach_request)
         self._has_board = context.task.board is None
         self._ending = False
         self._watchdog_from = -_WATCHDOG_PAUSE_SECONDS
@@ -158,23 +158,21 @@ class Executor:
             self._run_context.classpath.start_query()  # runs while the task registers
         self._queue.put_nowait(Prepare(session=self._protocol.session))
         self._extend_watchdog()
-        if self._create_reattach_listener:
-            self._protocol.set_listen_address(await self._create_reattach_listener.open())
+        if self._reattach_listener:
+            self._protocol.set_listen_address(await self._reattach_listener.open())
         try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                connection_task = group.create_task(self._keep_connection())
+            async with self._group:
+                connection_task = self._group.create_task(self._keep_connection())
                 end = await self._work()
                 await self._wait_acknowledged(connection_task)
                 for each in (connection_task, *self._stack_tasks):
                     each.cancel()
-                self._group = None
         finally:
             self._ending = True
             if self._tunnels:
                 self._tunnels.close()
-            if self._create_reattach_listener:
-                await self._create_reattach_listener.close()
+            if self._reattach_listener:
+                await self._reattach_listener.close()
             if self._run_context.classpath:
                 self._run_context.classpath.close()
             self._ports.close()
@@ -211,10 +209,9 @@ class Executor:
                 self._request_stacks(request)
 
     def _request_stacks(self, request: str) -> None:
-        if self._group is not None:
-            dump = self._group.create_task(self._send_stacks(request))
-            self._stack_tasks.add(dump)
-            dump.add_done_callback(self._stack_tasks.discard)
+        dump = self._group.create_task(self._send_stacks(request))
+        self._stack_tasks.add(dump)
+        dump.add_done_callback(self._stack_tasks.discard)
 
     async def _send_stacks(self, request: str) -> None:
         task, run = self._context.task, self._run

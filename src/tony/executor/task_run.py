@@ -254,7 +254,7 @@ class ProgramRun:
         """Create the metrics sampler for the program, which has just been started."""
         if self._progress:
             self._progress.begin()
-        sampler = MetricsSampler(
+        return MetricsSampler(
             self._command.session,
             self._command.try_,
             self._run_context.sample_interval,
@@ -263,11 +263,11 @@ class ProgramRun:
             ProcessUsage(self._container.cgroup, self._started_at),
             self._progress,
             self._run_context.step_interval,
+            pattern=self._task.role_settings.progress_pattern,
+            streams=(output.out, output.err),
+            summaries=find_summaries_folder(self._task, self._container, self._build_task_view()),
+            devices=_open_devices(self._task, self._container),
         )
-        summaries = find_summaries_folder(self._task, self._container, self._build_task_view())
-        pattern = self._task.role_settings.progress_pattern
-        sampler.add_sources(pattern, (output.out, output.err), summaries, _open_devices(self._task, self._container))
-        return sampler
 
     def _launch(self, classpath: str | None) -> Output:
         command, container = self._command, self._container

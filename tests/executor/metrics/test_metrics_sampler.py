@@ -195,9 +195,9 @@ async def test_checkpoints_wait_for_a_connection(tmp_path: Path) -> None:
     hearer.deaf = True
     for step in range(3):
         tell.sendto(f"c\t{step}\t{clock.monotonic()}\t0.5".encode(), progress.path)
-        of._send({"cpu": 1.0}, 0.0, hearer)
+        of._send({"cpu": 1.0}, 0.0)
     hearer.deaf = False
-    of._send({"cpu": 2.0}, 0.0, hearer)
+    of._send({"cpu": 2.0}, 0.0)
     assert (hearer.saved, [each.values for each in hearer.heard]) == ([0, 1, 2], [{"cpu": 2.0}])
     hearer.deaf = True
     tell.sendto(f"c\t7\t{clock.monotonic()}\t0.5".encode(), progress.path)
@@ -218,7 +218,7 @@ async def test_the_last_progress_waits_for_a_connection(tmp_path: Path) -> None:
     progress._socket.sendto(b"p\t300\t1000", name)
     for step in range(150):
         progress._socket.sendto(b"c\t%d\t1\t1" % step, name)
-        of._send(of._collect_progress(), 0.0, hearer)
+        of._send(of._collect_progress(), 0.0)
     await of.finish()
     progress.close()
     hearer.deaf = False
@@ -249,14 +249,24 @@ def test_a_delayed_sample_has_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_progress_reported_by_the_program_wins(tmp_path: Path) -> None:
     """Then its output, then its TensorBoard files; numbers of only one of these are all reported."""
     hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
-    of = measuring(hearer, Used(), progress)
     stream = Stream(BoundedLogFile(tmp_path / "out", 1 << 16), WriterThread(), lambda: None)
-    of.add_sources(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?", [stream], tmp_path, None)
+    of = MetricsSampler(
+        2,
+        3,
+        lambda: 0.01,
+        list,
+        Outbox(hearer),
+        Used(),
+        progress,
+        pattern=r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?",
+        streams=[stream],
+        summaries=tmp_path,
+    )
     (tmp_path / "x.tfevents").write_bytes(VERSION + framed(scalar(1, acc=0.5, loss=9.0)))
 
     def values() -> dict[str, float]:
         of._take_sample()
-        of._send(of._collect_progress(), 0.0, hearer)
+        of._send(of._collect_progress(), 0.0)
         return dict(hearer.heard[-1].values)
 
     assert values() == {"step": 1.0, "user.acc": 0.5, "user.loss": 9.0}

@@ -58,11 +58,10 @@ class Outbox:
         self.send = send
         self._kept: deque[tuple[float, Sample]] = deque(maxlen=_MAX_KEPT)
 
-    def keep(self, sample: Sample) -> bool:
-        """Send a sample, now or as soon as possible; return True."""
+    def keep(self, sample: Sample) -> None:
+        """Send a sample, now or as soon as possible."""
         if not self.send(sample):
             self._kept.append((clock.monotonic(), sample))
-        return True
 
     def catch_up(self) -> None:
         while self._kept:
@@ -86,6 +85,8 @@ class MetricsSampler:
         outbox: where samples go.
         progress: progress that the program reports; None if it cannot.
         step_interval: returns the seconds between samples of steps alone, sent between the others; 0: none.
+        pattern: of progress in lines of the streams.
+        summaries: folder with TensorBoard event files.
     """
 
     def __init__(
@@ -98,6 +99,11 @@ class MetricsSampler:
         usage: ProcessUsage,
         progress: ProgressListener | None = None,
         step_interval: Callable[[], float] = lambda: 0.0,
+        *,
+        pattern: str | None = None,
+        streams: Sequence[Stream] = (),
+        summaries: Path | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self._step_interval = step_interval
         self._reported_at = 0.0
@@ -108,10 +114,10 @@ class MetricsSampler:
         self._outbox = outbox
         self._usage = usage
         self._progress = progress
-        self._pattern: LogPattern | None = None
-        self._streams: Sequence[Stream] = ()
-        self._summaries: TensorBoardProgress | None = None
-        self._devices: Devices | None = None
+        self._pattern = _create_pattern(pattern)
+        self._streams = streams
+        self._summaries = _create_summaries_reader(summaries)
+        self._devices = devices
         self._progress_by_source = [Advance(), Advance(), Advance()]
         self._first: tuple[float, float] | None = None
         self._step_at = 0.0
@@ -119,29 +125,6 @@ class MetricsSampler:
         self._saved: list[CheckpointReport] = []
         self._sampling: asyncio.Future[dict[str, float]] | None = None
         self._cost = 0.0
-
-    def add_sources(
-        self,
-        pattern: str | None,
-        streams: Sequence[Stream],
-        summaries: Path | None,
-        devices: Devices | None,
-    ) -> None:
-        """Add further sources; unused ones are not loaded.
-
-        Args:
-            pattern: for lines of the streams.
-            summaries: folder with TensorBoard event files.
-        """
-        if pattern is not None:
-            from tony.executor.metrics.progress_pattern import LogPattern
-
-            self._pattern, self._streams = LogPattern(pattern), streams
-        if summaries is not None:
-            from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
-
-            self._summaries = TensorBoardProgress(summaries, clock.wall())
-        self._devices = devices
 
     async def run(self) -> None:
         """Sample until cancelled."""
@@ -159,7 +142,7 @@ class MetricsSampler:
             started_at = clock.monotonic()
             self._sampling = asyncio.ensure_future(to_thread(self._take_sample))
             values = await asyncio.shield(self._sampling)
-            self._send({**values, **self._collect_progress()}, clock.monotonic() - started_at, self._outbox.send)
+            self._send({**values, **self._collect_progress()}, clock.monotonic() - started_at)
             await self._report_steps_until(started_at + self._pause)
 
     async def _report_steps_until(self, end: float) -> None:
@@ -179,7 +162,7 @@ class MetricsSampler:
         values = self._collect_progress()
         if self._step_at != self._reported_at:
             steps = {name: value for name, value in values.items() if name in ("step", "total")}
-            self._send(steps, 0.0, self._outbox.send)
+            self._send(steps, 0.0)
 
     @property
     def _pause(self) -> float:
@@ -198,16 +181,27 @@ class MetricsSampler:
         except Exception:  # as above
             log.exception("the last metrics sample failed: please report this")
         if self._interval() > 0:
-            self._send(self._collect_progress(), 0.0, self._outbox.keep)
+            self._send_last(self._collect_progress())
 
-    def _send(self, values: Mapping[str, float], ago: float, send: Callable[[Sample], bool]) -> None:
+    def _send(self, values: Mapping[str, float], ago: float) -> None:
         """Send a sample and the waiting checkpoints, as far as possible."""
-        if self._progress:
-            self._saved = [*self._saved, *self._progress.take_checkpoints()][-_MAX_WAITING:]
-        while (values or self._saved) and send(self._build_sample(values, ago)):
+        self._take_checkpoints()
+        while (values or self._saved) and self._outbox.send(self._build_sample(values, ago)):
             self._reported_at = self._step_at
             del self._saved[:_MAX_CHECKPOINTS]
             values = {}
+
+    def _send_last(self, values: Mapping[str, float]) -> None:
+        """Send the last sample and all waiting checkpoints, now or as soon as possible."""
+        self._take_checkpoints()
+        while values or self._saved:
+            self._outbox.keep(self._build_sample(values, 0.0))
+            del self._saved[:_MAX_CHECKPOINTS]
+            values = {}
+
+    def _take_checkpoints(self) -> None:
+        if self._progress:
+            self._saved = [*self._saved, *self._progress.take_checkpoints()][-_MAX_WAITING:]
 
     def _build_sample(self, values: Mapping[str, float], ago: float) -> Sample:
         now = clock.monotonic()
@@ -281,3 +275,19 @@ class MetricsSampler:
     def _read_summaries(self) -> None:
         if self._summaries:
             self._merge(_FILES, self._summaries.poll())
+
+
+def _create_pattern(pattern: str | None) -> LogPattern | None:
+    if pattern is None:
+        return None
+    from tony.executor.metrics.progress_pattern import LogPattern  # late: few jobs have one
+
+    return LogPattern(pattern)
+
+
+def _create_summaries_reader(folder: Path | None) -> TensorBoardProgress | None:
+    if folder is None:
+        return None
+    from tony.executor.metrics.tensorboard_progress import TensorBoardProgress  # late: most tasks write no summaries
+
+    return TensorBoardProgress(folder, clock.wall())
