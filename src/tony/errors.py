@@ -29,7 +29,8 @@ A message says what failed, the setting and its value, where it was set, and wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -205,3 +206,17 @@ class NewerRecordError(RecordError):
 def join_lines(error: Exception) -> str:
     """Return the message of an error on one line, such as a list of unreachable daemons; never empty."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextmanager
+def raise_first_error() -> Iterator[None]:
+    """Raise the first error of a task group itself instead of a group."""
+    try:
+        yield
+    except BaseExceptionGroup as several:
+        raise _find_first(several) from None
+
+
+def _find_first(several: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = several.exceptions[0]
+    return _find_first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -18,7 +18,7 @@ from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded
 from tony.client.port_forward import PortForward, open_proxy
 from tony.errors import UserError
 from tony.history.job_record import write_summary
-from tony.jobs.am_client import is_answering
+from tony.jobs.tunnel_client import is_answering
 from tony.model.ids import TaskId
 from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState

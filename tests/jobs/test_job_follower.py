@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError
 from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.jobs.job_follower import follow, iterate_lines
+from tony.jobs.job_follower import follow
 from tony.jobs.log_files import LogLine, Selection
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status import job_status
@@ -98,7 +98,7 @@ async def test_pending_lines_are_printed_before_the_end(
     home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long lines are held back, the job's end does not wait for it, and none is missing."""
-    monkeypatch.setattr("tony.jobs.job_follower._BATCH_SECONDS", 3600.0)
+    monkeypatch.setattr("tony.jobs.job_follower.BATCH_SECONDS", 3600.0)
     folder, record = job
     diary = Diary()
     async with followed(home, job, diary) as (master, following):
@@ -376,33 +376,3 @@ async def test_following_continues_with_the_next_am(home: Home, job: Recorded) -
         await following
     assert diary.notices == [f"the application master died; AM attempt {attempt} took over" for attempt in (2, 3)]
     assert diary.states == [JobState.RUNNING, JobState.SUCCEEDED]
-
-
-async def test_to_the_end_of_the_job(home: Home) -> None:
-    folder, record = recorded(home)
-    async with FakeAm(folder, running(folder, record)) as master:
-        write_log(folder, "worker-0.s1.t1.out", "a\n")
-        async with aclosing(iterate_lines(home, JOB, Selection(), print, follow=True)) as stream:
-            assert [line.text for line in await anext(stream)] == ["a"]
-            waiting = asyncio.ensure_future(anext(stream))
-            await asyncio.sleep(0)
-            write_log(folder, "worker-1.s1.t1.out", "b\n")
-            assert [line.text for line in await waiting] == ["b"]
-            write_log(folder, "worker-1.s1.t1.out", "c")
-            await master.finish(succeeded(folder, record))
-            assert [line.text async for part in stream for line in part] == ["c"]
-
-
-async def test_a_slow_taker_loses_nothing(home: Home) -> None:
-    """Portions wait in the files, not in memory."""
-    folder, record = recorded(home)
-    text = "".join(f"{n}\n" for n in range(3000))
-    async with FakeAm(folder, running(folder, record)) as master:
-        write_log(folder, "worker-0.s1.t1.out", text)
-        seen: list[str] = []
-        async for part in iterate_lines(home, JOB, Selection(), print, follow=True):
-            seen += [line.text for line in part]
-            if len(part) < 600 and master.folder.secret.exists():
-                write_log(folder, "worker-0.s1.t1.out", text)
-                await master.finish(succeeded(folder, record))
-    assert seen == [str(n) for n in range(3000)] * 2

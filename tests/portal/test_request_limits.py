@@ -26,7 +26,7 @@ from tony.errors import OverloadedError, RecordError, StorageError
 from tony.history.job_record import read_summary, write_summary
 from tony.jobs.directory.view import DirectoryJobView
 from tony.linux import thread_pools
-from tony.linux.thread_pools import act_for, to_thread
+from tony.linux.thread_pools import STORES, act_for, to_thread
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.state_directory import Home
@@ -39,7 +39,6 @@ from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.local_store import LocalStore
 from tony.web.app import create
-from tony.web.job_provider import STORES
 from tony.web.server_context import ServerContext
 from tony.web.user_authentication import Authenticator
 

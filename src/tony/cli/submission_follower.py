@@ -16,10 +16,10 @@ from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import knows_sequences, say_all, warn
 from tony.cli.terminal.plain_status import PlainView
 from tony.cli.terminal.terminal_text import is_terminal
-from tony.errors import ExitCode, TonyError
+from tony.errors import ExitCode, TonyError, raise_first_error
 from tony.jobs.actions import kill
 from tony.jobs.failure_text import format_report
-from tony.jobs.job_follower import Viewer, follow, raise_first_error
+from tony.jobs.job_follower import Viewer, follow
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.model.states import JobState

@@ -18,10 +18,10 @@ from tony import clock
 from tony.address import format_host
 from tony.errors import ConnectionFailedError, TonyError, UserError
 from tony.history.job_record import record_of
-from tony.jobs.am_client import open_tunnel
 from tony.jobs.failure_text import format_outcome
 from tony.jobs.log_files import select_named_tasks
 from tony.jobs.status import job_status
+from tony.jobs.tunnel_client import open_tunnel
 from tony.linux.socket_owners import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.state_directory import Home, JobFolder

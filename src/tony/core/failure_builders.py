@@ -8,7 +8,6 @@ from dataclasses import replace
 from tony.core import sentences
 from tony.core.deadline import DeadlineKind
 from tony.core.events import ClusterKill, ContainerEnded
-from tony.core.reasons import RestartAfterFailure
 from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.model.actor import Actor
@@ -74,23 +73,6 @@ def failure_from_loss(
     facts = ContainerFacts(container=how, end=end)
     kind = FailureClass.INFRASTRUCTURE
     return failure_from_task(state, task, FailureCause.LOST, kind, facts, at, blameless=blameless)
-
-
-def explain_external_stop(state: State, task: Task, end: ContainerEnded) -> None:
-    """Add the cause of an external stop, once the scheduler reports why the container was killed."""
-    unexplained = ContainerFacts(container=ContainerLoss.STOPPED, end="")
-    for number, each in enumerate(state.failures):
-        if each.task != task.name or each.facts != unexplained:
-            continue
-        facts, cause, kind = replace(unexplained, end=end.cause), each.cause, each.failure_class
-        if end.kill is ClusterKill.MEMORY_LIMIT:
-            facts = ContainerFacts(container=ContainerLoss.OUT_OF_MEMORY, end=end.cause)
-            cause, kind = FailureCause.MEMORY, FailureClass.USER
-        reason = describe_failure(cause, facts, each.task, each.host)
-        better = replace(each, cause=cause, failure_class=kind, facts=facts, reason=reason)
-        state.failures[number] = better
-        if isinstance(state.restart, RestartAfterFailure) and state.restart.failure is each:
-            state.restart = replace(state.restart, failure=better)
 
 
 def failure_from_task(

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.errors import ExitCode
-from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Lease, Reach
+from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
+from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import SessionProtocol
 from tony.executor.metrics.metrics_sampler import Outbox
 from tony.executor.network.port_reservation import TaskPorts

@@ -5,7 +5,7 @@
 `view` is one job for commands and the Python API: `directory/` sees it through its directory, which is what pages show,
 too; `portal_client/` through a portal.
 
-Status: `status/`, which queries the running AM (`am_client`). Requests: `actions`.
-Following: `job_follower`; output in `logs/`. Reports: `job_metrics`, `progress`, `comparison`, `otlp_export`.
+Status: `status/`, which queries the running AM (`am_client`). Requests: `actions`. Ports of tasks: `tunnel_client`.
+Following: `job_follower`, `job_output`. Reports: `job_metrics`, `comparison`, `otlp_export`.
 Other machines: `remote/`. The end: `failure_text` describes it.
 """

@@ -1,4 +1,4 @@
-"""Client of a running job's AM: requests, and tunnels to ports of tasks."""
+"""Client of a running job's AM: find it, connect to it, and send requests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError
+from tony.errors import ConnectionFailedError, ProtocolError, RecordError
 from tony.history.json_files import read_json, read_json_with
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
-from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import JobFolder
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
@@ -22,10 +21,8 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.protocol.message_base import Message
 from tony.protocol.shared_messages import Done, SetLogLevel, Stacks
-from tony.protocol.tunnel_messages import OpenTunnel, TunnelFailed, TunnelOpened
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
-from tony.rpc.tunnel import Tunnel
 from tony.schedulers import registry
 from tony.storage.stores.local_store import LocalStore
 
@@ -234,51 +231,3 @@ def _load_credentials(folder: JobFolder, secret: object) -> AmCredentials:
         return from_plain(JobCredentials, secret, ignore_unknown=True).executors
     except DecodeError as error:
         raise RecordError(f"{folder.credentials} is invalid: {error}") from error
-
-
-#: Seconds to wait for an answer: the executor tries a port on several addresses.
-_ANSWER_TIMEOUT_SECONDS = 45.0
-#: Seconds for a probed server to close the connection.
-_CLOSE_TIMEOUT_SECONDS = 2.0
-
-
-class TunnelError(ConnectionFailedError):
-    """The port of the task cannot be reached; the message says why."""
-
-
-@asynccontextmanager
-async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[Tunnel]:
-    """Connect to a port of a task; yield the tunnel.
-
-    Args:
-        port: 0 for the one reserved for the task.
-
-    Raises:
-        TunnelError: no server listens there, or the task has no executor now.
-        ConnectionFailedError: the AM cannot be reached.
-        ProtocolError: the AM refused this client.
-    """
-    async with connect_to_am(folder) as connection:
-        connection.send(OpenTunnel(task=str(task), port=port))
-        try:
-            async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
-                answer = await connection.receive()
-        except TimeoutError:
-            raise ConnectionFailedError(
-                f"{connection.peer} did not answer within {_ANSWER_TIMEOUT_SECONDS:g} s"
-            ) from None
-        if isinstance(answer, TunnelFailed):
-            raise TunnelError(answer.reason)
-        if not isinstance(answer, TunnelOpened):
-            raise ConnectionFailedError(f"{connection.peer} closed the connection without an answer", no_listener=True)
-        yield Tunnel(connection)
-
-
-async def is_answering(folder: JobFolder, task: TaskId, port: int) -> bool:
-    """Return True if a server listens there now, as far as can be determined."""
-    try:
-        async with open_tunnel(folder, task, port) as tunnel:
-            await tunnel.leave(_CLOSE_TIMEOUT_SECONDS)
-            return True
-    except (InfraError, ProtocolError):
-        return False

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import aclosing
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 from tony import clock
-from tony.errors import ConnectionFailedError, InfraError, NoClusterError, StorageError
+from tony.errors import ConnectionFailedError, InfraError, NoClusterError, StorageError, raise_first_error
 from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
+from tony.jobs.job_output import BATCH_SECONDS
 from tony.jobs.log_files import LogLine, LogTail, Selection, group_lines
 from tony.jobs.remote import remote_job_sync
-from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs, find_remote_submitter
+from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
 from tony.jobs.status import job_status
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
@@ -26,11 +27,6 @@ from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
 from tony.schedulers import registry
 
-#: Seconds to collect lines before the next read. The first line after a silence is read at once; eight tasks with 200
-#: lines/s each cause 50 reads a second instead of 1,500.
-_BATCH_SECONDS = 0.02
-#: Seconds without output after which to check whether the AM is still alive.
-_CHECK_SECONDS = 1.0
 #: Between two polls of a job whose AM cannot be reached.
 _LOCAL_BACKOFF = Backoff(first=0.05, most=1.0)
 #: On another machine no file change announces a new AM: so it is polled often at first.
@@ -274,7 +270,7 @@ class _LinePrinter:
         while True:
             changed = await self._change()
             await self._tell(chain(self._tail.read_new_lines(changed), self._tail.take_due_lines()))
-            await asyncio.sleep(_BATCH_SECONDS)
+            await asyncio.sleep(BATCH_SECONDS)
 
     async def print_rest(self) -> None:
         """Report all remaining output, including incomplete lines, after all programs have exited."""
@@ -299,64 +295,3 @@ class _LinePrinter:
         for portion in group_lines(self._lines):
             self._viewer.on_output(portion)
             await asyncio.sleep(0)  # let other tasks run between portions
-
-
-@contextmanager
-def raise_first_error() -> Iterator[None]:
-    """Raise the first error of a task group itself instead of a group."""
-    try:
-        yield
-    except BaseExceptionGroup as several:
-        raise _find_first(several) from None
-
-
-def _find_first(several: BaseExceptionGroup[BaseException]) -> BaseException:
-    error = several.exceptions[0]
-    return _find_first(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-async def iterate_lines(
-    home: Home,
-    job_id: str,
-    selection: Selection,
-    notice: Callable[[str], None],
-    *,
-    follow: bool = False,
-    keep: int | None = None,
-) -> AsyncGenerator[list[LogLine], None]:
-    """Yield a job's output in portions; with `follow` also new output until the job has ended.
-
-    A slow consumer slows down reading; it loses only output that is rotated away twice meanwhile.
-
-    Args:
-        notice: called with what is missing, and why.
-        keep: lines of each stream to begin with; None for all.
-
-    Raises:
-        UnknownJobError: there is no such job.
-    """
-    folder = home.job(job_id)
-    record = record_of(home, job_id)
-    is_remote = find_remote_submitter(home, record) is not None
-    if is_remote and (keep is not None or not follow):
-        await bring(home, record, selection, notice)
-    async with fetch_logs(home, record, selection, notice) if follow else nullcontext() as remote:
-        with LogTail(folder.logs, selection, keep) as tail:
-            tail.watch_folder(folder.path)
-            changed = None
-            while True:
-                ended = not follow or folder.summary.exists()
-                if ended and remote:
-                    await remote.wait_until_finished()
-                for portion in group_lines(tail.drain() if ended else tail.read_new_lines(changed)):
-                    yield portion
-                if ended:
-                    return
-                await asyncio.sleep(_BATCH_SECONDS)
-                try:
-                    async with asyncio.timeout(_CHECK_SECONDS):
-                        changed = await tail.wait_change()
-                except TimeoutError:
-                    changed = None
-                    if is_remote or registry.load_submitter(home, record).am_alive(folder) is False:
-                        await job_status.load_report(home, job_id)

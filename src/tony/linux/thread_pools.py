@@ -276,6 +276,12 @@ def lock_held(lock: threading.Lock, what: str) -> Iterator[None]:
 
 #: For work without a lane of its own.
 USUAL = Lane("the job's record", _TIMEOUT_SECONDS)
+#: Job directories on this machine outside the user's state directory: their owners can make it slow.
+OTHERS = Lane("the directory of another user's job", 30.0)
+#: Logins, groups and the job index: local files of the portal, so that a list never waits for a job directory.
+LISTS = Lane("the list of jobs", 15.0)
+#: File systems and servers that a history or a job names.
+STORES = Lane("a file system on other machines", 30.0)
 
 
 async def to_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -18,11 +18,11 @@ from weakref import WeakValueDictionary
 
 from tony import clock
 from tony.errors import TonyError
-from tony.jobs.directory.view import OTHERS, PAGE_STATUS_SECONDS, DirectoryJobView
+from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.remote.remote_job_files import RemoteJobFiles, create_fetch_slots
 from tony.jobs.status import job_status
 from tony.jobs.status.report_from_log import StatusFromLog
-from tony.linux.thread_pools import lock_held, to_thread
+from tony.linux.thread_pools import LISTS, OTHERS, STORES, lock_held, to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
@@ -37,7 +37,6 @@ from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, f
 from tony.schedulers.registry import has_remote_logs
 from tony.storage.stores.local_store import JobDirectory
 from tony.storage.stores.store_interface import FileStore
-from tony.web.job_provider import LISTS, STORES
 
 #: Cached job views, and their maximum bytes in memory.
 _MAX_VIEWS = 64

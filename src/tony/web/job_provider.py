@@ -21,7 +21,7 @@ from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.log_files import Selection
 from tony.jobs.remote.log_fetcher import LogFetcher
 from tony.jobs.remote.remote_job_files import SharedFetch
-from tony.linux.thread_pools import Lane, to_thread
+from tony.linux.thread_pools import to_thread
 from tony.model.codec import from_plain
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
@@ -32,10 +32,6 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import KillJob, RestartJob
 from tony.protocol.shared_messages import SetLogLevel, Stacks
 
-#: Logins, groups and the job index: local files of the portal, so that a list never waits for a job directory.
-LISTS = Lane("the list of jobs", 15.0)
-#: File systems and servers that a history or a job names.
-STORES = Lane("a file system on other machines", 30.0)
 #: How long fetched output of a task counts as current.
 _FETCH_INTERVAL_SECONDS = 0.5
 #: How long a page waits for it.

@@ -27,10 +27,9 @@ from starlette.requests import Request
 
 from tony import clock
 from tony.linux.socket_owners import is_ours
-from tony.linux.thread_pools import set_user
+from tony.linux.thread_pools import LISTS, set_user
 from tony.linux.user_accounts import find_user_name
 from tony.web.authorization import AccessDenied, AuthMethod, User
-from tony.web.job_provider import LISTS
 from tony.web.uvicorn_server import PEER
 
 #: Wrong tokens without a delay; each further one doubles the delay, up to the maximum.

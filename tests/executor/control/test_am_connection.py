@@ -8,7 +8,8 @@ import pytest
 
 from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailedError, ProtocolError
-from tony.executor.control.am_connection import AmConnection, Lease
+from tony.executor.control.am_connection import AmConnection
+from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import SessionProtocol
 from tony.protocol.executor_messages import (
     Ack,

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.core.steps.container_loss import DRIFT, compute_latest_exit_time
-from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, Lease
+from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS
+from tony.executor.control.lease import Lease
 
 #: Seconds that a connection may stay without the answer that an executor attaches for.
 ATTACHING = 11.0

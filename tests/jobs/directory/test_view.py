@@ -15,8 +15,8 @@ from tony.core.events import Queued
 from tony.errors import OverloadedError
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.history.metrics_reader import Metrics
-from tony.jobs.directory.view import OTHERS, DirectoryJobView
-from tony.linux.thread_pools import set_user
+from tony.jobs.directory.view import DirectoryJobView
+from tony.linux.thread_pools import OTHERS, set_user
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 

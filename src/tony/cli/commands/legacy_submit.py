@@ -28,7 +28,7 @@ from tony.config.legacy.flags import FLAGS, Flags, parse
 from tony.config.load import load
 from tony.errors import ConfigError, Problem, TonyError, UserError
 from tony.history.job_record import record_of
-from tony.jobs.am_client import is_answering
+from tony.jobs.tunnel_client import is_answering
 from tony.model.hdfs_uri import is_address, normalize_hdfs_uri
 from tony.retry import Backoff
 from tony.storage.hdfs.hdfs_clients import find_hdfs

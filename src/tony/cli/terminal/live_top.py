@@ -16,7 +16,8 @@ from tony import clock
 from tony.cli.terminal.live_region import LiveRegion
 from tony.cli.terminal.terminal_text import find_size, knows_unicode
 from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, build_rows, format_top_table, list_top_series
-from tony.jobs.job_follower import iterate_reports, raise_first_error
+from tony.errors import raise_first_error
+from tony.jobs.job_follower import iterate_reports
 from tony.jobs.job_metrics import Reports, fetch_newest, find_job_progress, load_series, read_progress
 from tony.model.job_report import JobReport
 from tony.model.metric_definitions import Points

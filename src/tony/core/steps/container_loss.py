@@ -7,12 +7,15 @@ without contact to the AM stops its program when its lease expires. Only then is
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.reasons import ContainerLost, ProgramUnreachable
-from tony.core.state import ContainerIntent, GrantedContainer, Task
+from tony.core.reasons import ContainerLost, ProgramUnreachable, RestartAfterFailure
+from tony.core.sentences import describe_failure
+from tony.core.state import ContainerIntent, GrantedContainer, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, gang, job_finish, session_restart, task_exit
 from tony.core.steps.task_exit import is_bound
@@ -48,7 +51,7 @@ def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
         return
     task = containers.remove_ended(ctx, container)
     if task and event.kill:
-        failure_builders.explain_external_stop(state, task, event)
+        _explain_external_stop(state, task, event)
     if task:
         _on_task_container_ended(ctx, task, container, event)
     role = state.roles.get(container.role)
@@ -79,6 +82,23 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
     containers.kill(ctx, container, failure.reason)
     if task.living and not task.is_classified:
         task_exit.on_failure(ctx, task, failure)
+
+
+def _explain_external_stop(state: State, task: Task, end: ev.ContainerEnded) -> None:
+    """Add the cause of an external stop, once the scheduler reports why the container was killed."""
+    unexplained = ContainerFacts(container=ContainerLoss.STOPPED, end="")
+    for number, each in enumerate(state.failures):
+        if each.task != task.name or each.facts != unexplained:
+            continue
+        facts, cause, kind = replace(unexplained, end=end.cause), each.cause, each.failure_class
+        if end.kill is ev.ClusterKill.MEMORY_LIMIT:
+            facts = ContainerFacts(container=ContainerLoss.OUT_OF_MEMORY, end=end.cause)
+            cause, kind = FailureCause.MEMORY, FailureClass.USER
+        reason = describe_failure(cause, facts, each.task, each.host)
+        better = replace(each, cause=cause, failure_class=kind, facts=facts, reason=reason)
+        state.failures[number] = better
+        if isinstance(state.restart, RestartAfterFailure) and state.restart.failure is each:
+            state.restart = replace(state.restart, failure=better)
 
 
 def _on_task_container_ended(

@@ -25,7 +25,7 @@ from tony.history.goodput import GoodputLedger
 from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
-from tony.jobs import actions, job_follower
+from tony.jobs import actions, job_follower, job_output
 from tony.jobs.directory.task_logs import LOG_PIECE, LogPart, OpenLog, TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.job_view import JobView
@@ -34,7 +34,7 @@ from tony.jobs.remote import remote_job_sync
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.jobs.status import job_status
 from tony.linux.inotify import ChangeWatch
-from tony.linux.thread_pools import USUAL, Lane, get_current_user, to_thread
+from tony.linux.thread_pools import OTHERS, USUAL, Lane, get_current_user, to_thread
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
@@ -47,8 +47,6 @@ from tony.storage.stores.store_interface import join_path
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-#: Threads that read job directories on this machine outside the user's state directory: their owners can make it slow.
-OTHERS = Lane("the directory of another user's job", 30.0)
 #: Seconds for which pages show the same status, regardless of the number of users.
 PAGE_STATUS_SECONDS = 1.0
 #: Seconds without an event after which to check whether the AM is still alive.
@@ -336,7 +334,7 @@ class DirectoryJobView(JobView):
     def output(
         self, selection: Selection, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[Sequence[LogLine], None]:
-        return job_follower.iterate_lines(self.home, self.id, selection, self._notice, follow=follow, keep=tail)
+        return job_output.iterate_lines(self.home, self.id, selection, self._notice, follow=follow, keep=tail)
 
     def task_logs(self, task: str) -> TaskLogs:
         """Return the output of one task by offset."""

@@ -10,9 +10,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from tony.errors import TonyError
+from tony.linux.thread_pools import LISTS
 from tony.portal.access.login_credentials import SESSION, TokenFile
 from tony.web.app import render_problem, render_refusal
-from tony.web.job_provider import LISTS
 from tony.web.request import read_body
 from tony.web.server_context import ServerContext
 

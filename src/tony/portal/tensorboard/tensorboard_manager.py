@@ -23,8 +23,7 @@ from typing import Any
 from tony import clock
 from tony.errors import InfraError, UserError
 from tony.linux.liveness_lock import try_lock
-from tony.linux.thread_pools import act_for
-from tony.web.job_provider import LISTS, STORES
+from tony.linux.thread_pools import LISTS, STORES, act_for
 
 #: Names in the folder: event files, and the socket; werkzeug interprets the letters of its name as host and port.
 SUMMARIES = "summaries"

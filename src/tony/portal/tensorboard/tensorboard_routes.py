@@ -23,8 +23,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tony.errors import ConnectionFailedError, InfraError, TonyError, UserError
-from tony.jobs.am_client import open_tunnel
-from tony.linux.thread_pools import Slots
+from tony.jobs.tunnel_client import open_tunnel
+from tony.linux.thread_pools import STORES, Slots
 from tony.model.ids import JOB_ID, TaskId
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
@@ -41,7 +41,6 @@ from tony.web.api.operation import ApiError
 from tony.web.api.server import authenticate, check_change, respond
 from tony.web.app import wrap_page
 from tony.web.authorization import PortalAction, User, find_job, list_visible_jobs
-from tony.web.job_provider import STORES
 from tony.web.request import Links, PageError, PageRequest
 from tony.web.server_context import ServerContext
 from tony.web.template_rendering import render
