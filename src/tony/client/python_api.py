@@ -21,7 +21,8 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_args, get_type_hints
 
 from tony.client.port_forward import PortForward, open_proxy
 from tony.client.staging import SubmissionNotice
@@ -118,9 +119,9 @@ def make_blocking_iterator(
     def call(job: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         return iterate(getattr(job.aio, method.__name__)(*args, **kwargs))
 
-    signature = inspect.signature(method)
-    items = str(signature.return_annotation).replace("AsyncGenerator", "Iterator").replace(", None]", "]")
-    call.__signature__ = signature.replace(return_annotation=items)  # type: ignore[attr-defined]
+    item, _ = get_args(get_type_hints(method)["return"])
+    signature = inspect.signature(method).replace(return_annotation=GenericAlias(Iterator, item))
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 
