@@ -286,6 +286,25 @@ def test_a_value_of_the_command_line_is_left(path: Path) -> None:
     assert '"8g"' in path.read_text()
 
 
+def test_a_value_of_a_variable_or_a_call_is_left(path: Path) -> None:
+    path.write_text(JOB_FILE)
+    variable = "TONY_SET_ROLES__WORKER__MEMORY"
+    given = {"roles.worker.memory": "8g"}
+    simulated = simulate(memory_over_asked(Random(0)), Random(0))
+    for resolved, source in (
+        (load(path, environ={variable: "8g"}, site_files=[]), f"env {variable}"),
+        (load(path, overrides=given, environ={}, site_files=[]), "argument"),
+    ):
+        record = replace(simulated.record, spec=resolved.spec, sources=resolved.sources)
+        assert ((MEMORY, f"it was set by {source}: change it there"),) == apply(path, record, [MEMORY]).left
+
+
+@pytest.mark.parametrize("name", ["arguments.toml", "env vars.toml"])
+def test_a_file_may_be_called_like_another_source(path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(path.parent)
+    assert apply(Path(name), job(Path(name)), [MEMORY]).left == ()
+
+
 def test_a_value_that_was_changed_meanwhile_is_left(path: Path) -> None:
     record = job(path)
     path.write_text(JOB_FILE.replace('"8g"', '"4g"'))

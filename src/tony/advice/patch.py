@@ -15,6 +15,7 @@ from typing import Any
 from tony.advice.recommendation import SettingChange
 from tony.config.files.call_settings import from_spec
 from tony.config.files.layers import format_key
+from tony.config.files.overrides import is_override
 from tony.config.files.toml_line_numbers import scan
 from tony.config.load import Resolved, is_linkedin_xml, load
 from tony.errors import ConfigError, StorageError, UserError
@@ -214,7 +215,7 @@ def _differences(file: JobSpec, job: JobSpec) -> list[str]:
 def _explain_foreign_value(change: SettingChange, file: JobSpec, record: JobRecord) -> str:
     """Return why a change does not belong in the file: its value differs from the job's, or was set elsewhere."""
     source = record.sources.get(str(change.key), "")
-    if source.startswith(("--", "env ", "argument")):
+    if is_override(source):
         return f"it was set by {source}: change it there"
     current, recorded = _find_value(file, change), _find_value(record.spec, change)
     if current != recorded:

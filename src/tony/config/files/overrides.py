@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tony.config.files.call_settings import SOURCE as CALL_SOURCE
 from tony.config.files.layers import Branch, Garbled, Layer, Written, put, quote
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key
@@ -83,6 +84,11 @@ def _find_variable(variables: Mapping[Key, str], key: Key) -> str:
     """Return the first variable that set a key, a table around it, or a key inside it."""
     around = (source for own, source in variables.items() if own[: len(key)] == key[: len(own)])
     return next(around, "env")
+
+
+def is_override(source: str) -> bool:
+    """Return True if a source is an option, a `TONY_SET_...` variable or a Python call; False for files of any name."""
+    return source == CALL_SOURCE or source.startswith(("--", f"env {PREFIX}", f'env "{PREFIX}'))
 
 
 def parse_flag_value(text: str) -> Any:
