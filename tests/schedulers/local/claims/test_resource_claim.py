@@ -174,21 +174,24 @@ def post_waiting(ledger: ResourceLedger, count: int, memory: int, gpus: int) -> 
     ]
 
 
-async def test_a_claim_that_may_pass_does_not_wait_for_those_that_it_passes(place: Path) -> None:
-    """A hundred that wait for GPUs do not delay one that waits for memory only."""
+async def test_a_claim_that_may_pass_does_not_wait_for_those_that_it_passes(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that wait for GPUs do not delay one that waits for memory only."""
+    monkeypatch.setattr(resource_claim, "_STAGGER_SECONDS", 3600.0)
     ledger = ResourceLedger(place)
     with ledger.lock():
         holders = [
             ledger.post(replace(create_claim(job="other", job_name="n", memory=memory, gpus=gpus), devices=devices))
             for memory, gpus, devices in ((0, 1, ("a",)), (10, 0, ()))
         ]
-        waiting = post_waiting(ledger, 150, memory=0, gpus=1)
+        waiting = post_waiting(ledger, 3, memory=0, gpus=1)
     reasons: list[str] = []
     passing = hold(place, Need(memory=10, gpus=0))
     going_on = asyncio.ensure_future(passing.acquire(reasons.append))
     await wait_until(lambda: len(reasons) > 1)  # it watches
     holders.pop().withdraw()
-    await asyncio.wait_for(going_on, 150 * resource_claim._STAGGER_SECONDS * 0.6)
+    await asyncio.wait_for(going_on, 60)
     passing.close()
     for each in (*holders, *waiting):
         each.withdraw()
