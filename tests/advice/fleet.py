@@ -111,9 +111,10 @@ class Cluster(Simulation):
         super()._perform(action)
         if isinstance(action, act.ReportFailure):
             failure = action.failure
-            task = TaskId.parse(failure.task) if failure.task else None
             self._send(
-                ev.FailureClassified(task=task, failure=failure.reason, decision=action.decision, reason=action.reason)
+                ev.FailureClassified(
+                    task=failure.task, failure=failure.reason, decision=action.decision, reason=action.reason
+                )
             )
 
 

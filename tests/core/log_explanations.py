@@ -76,7 +76,7 @@ def _success(state: State) -> list[str]:
 def _by_exit(log: Sequence[ev.Event], failure: Failure) -> bool:
     return any(
         isinstance(e, ev.Exited)
-        and str(e.task) == failure.task
+        and e.task == failure.task
         and e.session == failure.session
         and e.status.reason in _REASONS[failure.cause]
         and (e.status.code, e.status.signal) == (failure.exit_code, failure.signal)
@@ -94,7 +94,7 @@ def _of_program(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> boo
 
 
 def _of_launch(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
-    silent = sum(isinstance(e, ev.Silent) and str(e.task) == failure.task for e in log)
+    silent = sum(isinstance(e, ev.Silent) and e.task == failure.task for e in log)
     return _by_exit(log, failure) or len(set(_containers(log))) + silent >= MAX_LAUNCHES
 
 
@@ -103,7 +103,7 @@ def _of_loss(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
 
 
 def _of_silence(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
-    return any(isinstance(e, ev.Silent) and str(e.task) == failure.task for e in log)
+    return any(isinstance(e, ev.Silent) and e.task == failure.task for e in log)
 
 
 def _of_command(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
@@ -120,7 +120,7 @@ def _of_order(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
 
 def _limit(log: Sequence[ev.Event], failure: Failure, spec: JobSpec) -> bool:
     kind = failure.cause.removesuffix("-timeout")
-    who = {"allocation": "", "job": "", "group": f":{(failure.task or '').partition(':')[0]}"}
+    who = {"allocation": "", "job": "", "group": f":{failure.task.role if failure.task else ''}"}
     return ev.DeadlinePassed(deadline=Deadline.parse(kind + who.get(kind, f":{failure.task}"))) in log
 
 

@@ -211,7 +211,7 @@ def test_the_earliest_failure_is_the_cause() -> None:
     simulation.deliver(ev.Exited(task=task("worker:0"), session=1, try_=1, status=SEGV, at=8.0))
     simulation.settle()
     failure = simulation.failure
-    assert (failure.task, failure.signal, failure.at) == ("worker:0", "SIGSEGV", 8.0)
+    assert (failure.task, failure.signal, failure.at) == (task("worker:0"), "SIGSEGV", 8.0)
     assert len(failure.others) == 1
     assert "worker:1" in failure.others[0]
 

@@ -59,7 +59,7 @@ def test_a_programs_end(status: ExitStatus, failure_class: FailureClass, cause: 
     state = job()
     failure = failure_builders.failure_from_exit(state, state.tasks[task("worker:0")], status)
     assert (failure.failure_class, failure.cause, failure.reason) == (failure_class, cause, reason)
-    assert (failure.task, failure.host, failure.session, failure.at) == ("worker:0", "node-7", 1, 5.0)
+    assert (failure.task, failure.host, failure.session, failure.at) == (task("worker:0"), "node-7", 1, 5.0)
     assert (failure.exit_code, failure.signal, failure.tail) == (status.code, status.signal, status.tail)
     assert failure.log == "logs/worker-0.s1.t1.err"
 

@@ -156,7 +156,7 @@ def test_a_sidecar_that_fails_before_it_registers_is_ignored() -> None:
     simulation = unready(job(WITH_BOARD), "tensorboard:0")
     assert simulation.app.state.tasks[task("tensorboard:0")].state.value == "failed"
     decisions = [(a.failure.task, a.decision) for a in simulation.actions if isinstance(a, act.ReportFailure)]
-    assert decisions == [("tensorboard:0", "tolerate")]
+    assert decisions == [(task("tensorboard:0"), "tolerate")]
     for who in (W0, W1, W2):
         assert told(simulation) == CONTINUES
         simulation.exit(task(who), OK)

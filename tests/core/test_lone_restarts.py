@@ -255,7 +255,11 @@ def test_failures_of_peers_during_a_preemption_do_not_count() -> None:
         assert made(simulation, act.ReportFailure) == []
         simulation.deliver(ended if report_first else exited)
         (verdict,) = made(simulation, act.ReportFailure)
-        assert (verdict.decision, verdict.failure.task, verdict.failure.blameless) == ("restart", "worker:0", True)
+        assert (verdict.decision, verdict.failure.task, verdict.failure.blameless) == (
+            "restart",
+            task("worker:0"),
+            True,
+        )
         assert simulation.app.state.restarts == []
 
 
@@ -284,7 +288,7 @@ def test_a_late_root_cause_may_rule_the_restart_out() -> None:
     simulation.executors["c-2"].program = None
     simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=fatal, at=4.0))
     simulation.settle()
-    assert (simulation.failure.task, simulation.failure.exit_code) == ("worker:1", 2)
+    assert (simulation.failure.task, simulation.failure.exit_code) == (task("worker:1"), 2)
     assert "exit code 2 is not retried" in simulation.failure.verdict
 
 

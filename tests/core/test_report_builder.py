@@ -135,7 +135,7 @@ def test_after_the_jobs_end() -> None:
     assert (shown.state, shown.exit_code, shown.am, shown.waiting) == (JobState.FAILED, 1, None, "")
     assert shown.ended == 1003.0
     assert shown.failure
-    assert (shown.failure.task, shown.failure.cause) == ("worker:1", "program")
+    assert (shown.failure.task, shown.failure.cause) == (task("worker:1"), "program")
     assert [(t.state, t.pid, t.executor_pid) for t in shown.tasks] == [
         (TaskState.STOPPED, None, None),
         (TaskState.FAILED, None, None),
@@ -258,7 +258,7 @@ def test_the_pending_reason_of_a_restart() -> None:
     assert shown.state == JobState.RESTARTING
     assert mentions(shown.waiting, "session 1")
     assert shown.failure
-    assert shown.failure.task == "worker:0"
+    assert shown.failure.task == task("worker:0")
     assert shown.session_reason == ""
     simulation.exit(task("worker:1"), OK)
     simulation.run()

@@ -94,7 +94,7 @@ def test_its_failure_fails_the_job_under_every_policy(policy: FailurePolicy) -> 
     simulation.exit(task("prepare:1"), FAILED)
     simulation.settle()
     assert simulation.finished
-    assert ("prepare:1", 1) == (simulation.failure.task, simulation.finished.exit_code)
+    assert (task("prepare:1"), 1) == (simulation.failure.task, simulation.finished.exit_code)
 
 
 def test_a_restart_runs_it_again_until_it_has_succeeded() -> None:

@@ -251,7 +251,12 @@ def test_one_fault(name: str) -> None:
             continue
         met += 1
         failure = finished.failure
-        came = finished.state.value, finished.exit_code, failure and failure.cause, (failure and failure.task) or ""
+        came = (
+            finished.state.value,
+            finished.exit_code,
+            failure and failure.cause,
+            str((failure and failure.task) or ""),
+        )
         log = [event for event, _ in life.cluster.log]
         wrong += [(seed, target, text) for text in unexplained(finished, log, life.cluster.app.state)]
         if came != (state, exit_code, cause, target if cause else ""):

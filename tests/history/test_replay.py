@@ -81,7 +81,7 @@ def test_a_real_job_replays_to_the_same_end(name: str) -> None:
         result.app.exit_code,
         state.session,
         failure and failure.cause,
-        failure and failure.task,
+        failure and failure.task and str(failure.task),
         Counter(task.state.value for task in state.tasks.values()),
     ) == OUTCOMES[name]
 

@@ -20,6 +20,7 @@ from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.model.codec import from_plain, to_plain
 from tony.model.failure import ExitFacts, Failure, FailureCause, FailureClass
+from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.metric_definitions import Points
@@ -81,7 +82,7 @@ FAILURE = Failure(
     reason="worker:1 on here: exit code 3",
     session=1,
     at=7.0,
-    task="worker:1",
+    task=TaskId("worker", 1),
     host="here",
     exit_code=3,
     tail=("Traceback (most recent call last):", "ValueError: no such file"),

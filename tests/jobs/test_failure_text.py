@@ -10,6 +10,7 @@ from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded, write_
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_text import build_error, find_hints, format_outcome, format_report
 from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.model.states import JobState
@@ -188,7 +189,7 @@ def test_a_program_out_of_memory() -> None:
         reason="worker:0 ran out of memory (limit 1g)",
         session=1,
         at=1.0,
-        task="worker:0",
+        task=TaskId("worker", 0),
     )
     (hint,) = find_hints(failure)
     assert "roles.worker.memory" in hint

@@ -28,6 +28,7 @@ from tony.model.failure import (
     FailureFacts,
     SilenceFacts,
 )
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.progress import Progress
 from tony.model.progress_rules import measure_job
@@ -63,7 +64,7 @@ def _fail(folder: JobFolder, **more: object) -> None:
         reason="worker:0 on node7: exit code 3",
         session=1,
         at=3.0,
-        task=str(report.tasks[0].task),
+        task=TaskId.parse(report.tasks[0].task),
         host="node7",
         exit_code=3,
         tail=("\x1b[31mno such file\x1b[0m",),
@@ -449,7 +450,7 @@ def test_host_and_signal_are_shown_once(
     _fail(folder)
     report = _report(folder)
     assert report.failure is not None
-    reason = describe_failure(cause, facts, "worker:0", "node7", None, "SIGSEGV")
+    reason = describe_failure(cause, facts, TaskId("worker", 0), "node7", None, "SIGSEGV")
     failure = replace(report.failure, cause=cause, facts=facts, reason=reason, exit_code=None, signal="SIGSEGV")
     write_summary(folder, replace(report, failure=failure))
     text = fetch(_app(home), f"/job/{JOB}").text

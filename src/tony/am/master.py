@@ -449,8 +449,9 @@ class Master:
 
 def _on_failure_classified(action: act.ReportFailure) -> ev.FailureClassified:
     failure = action.failure
-    task = TaskId.parse(failure.task) if failure.task else None
-    return ev.FailureClassified(task=task, failure=failure.reason, decision=action.decision, reason=action.reason)
+    return ev.FailureClassified(
+        task=failure.task, failure=failure.reason, decision=action.decision, reason=action.reason
+    )
 
 
 def _parse_user(name: str) -> Actor:

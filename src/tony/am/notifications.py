@@ -225,7 +225,7 @@ def build_notice(what: str, reason: str, report: JobReport, now: float) -> dict[
                 "cause": failure.cause,
                 "reason": _shorten(failure.reason),
                 "session": failure.session,
-                "task": failure.task,
+                "task": failure.task and str(failure.task),
                 "host": failure.host,
                 "exit_code": failure.exit_code,
                 "signal": failure.signal,

@@ -144,7 +144,7 @@ class PortForward:
 async def open_proxy(
     home: Home,
     job_id: str,
-    target: str,
+    target: TaskId | str,
     task_port: int,
     notice: Callable[[str], None],
     *,
@@ -180,7 +180,7 @@ async def open_proxy(
     return proxy
 
 
-def _parse_task(record: JobRecord, word: str) -> TaskId:
+def _parse_task(record: JobRecord, word: TaskId | str) -> TaskId:
     found = select_named_tasks(record.job_id, record.spec.task_ids, (word,)) or frozenset()
     if len(found) > 1:
         raise UserError(f"role {word} has {len(found)} tasks; name one of them: {word}:0")

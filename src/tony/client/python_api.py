@@ -35,6 +35,7 @@ from tony.jobs.job_ids import resolve
 from tony.jobs.job_view import JobView
 from tony.jobs.state_dir import find_state_dir
 from tony.linux.thread_pools import to_thread
+from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class Job(JobMethods):
     kill = make_blocking(DirectoryJobView.kill)
 
     def proxy(
-        self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
+        self, task: TaskId | str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
     ) -> LocalPort:
         """Forward a local port to a port of a task, until it is closed or the process exits.
 
@@ -229,7 +230,7 @@ class Job(JobMethods):
         return LocalPort(run(self.proxy_async(task, port, address=address, local_port=local_port)))
 
     async def proxy_async(
-        self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
+        self, task: TaskId | str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None
     ) -> PortForward:
         """Awaitable version of `proxy`; the result is for `async with`."""
         return await open_proxy(self.aio.home, self.id, task, port, log.warning, address=address, port=local_port)

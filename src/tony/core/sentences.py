@@ -54,7 +54,7 @@ _LOCAL_HOST = "127.0.0.1"
 def describe_failure(
     cause: FailureCause,
     facts: FailureFacts,
-    who: str | None = None,
+    who: TaskId | None = None,
     host: str | None = None,
     exit_code: int | None = None,
     signal: str | None = None,
@@ -73,9 +73,8 @@ def describe_failure(
             return f"no heartbeat from {who} for {silence:.0f} s (heartbeat_timeout)"
         case GroupTimeoutFacts(group=group, limit=limit, was_running=was_running):
             still = "was still running" if was_running else "had not started"
-            role = TaskId.parse(who or "").role
             after = f"{format_duration(limit)} after every task of group {group} had ended"
-            return f"{who} {still} {after} (roles.{role}.timeout_after)"
+            return f"{who} {still} {after} (roles.{who and who.role}.timeout_after)"
         case AllocationFacts(pending=pending, releases=releases, queue=queue, limit=limit):
             released = f"released {releases} times so far (gang_patience)" if releases else ""
             known = "; ".join(filter(None, [pending, released, queue]))
@@ -103,11 +102,11 @@ def names_signal(failure: Failure) -> bool:
     return isinstance(failure.facts, ExitFacts) and failure.cause is FailureCause.PROGRAM
 
 
-def _locate(who: str | None, host: str | None) -> str:
+def _locate(who: TaskId | None, host: str | None) -> str:
     return f"{who} on {host}" if host and host != _LOCAL_HOST else f"{who}"
 
 
-def _describe_container(facts: ContainerFacts, who: str | None, host: str | None) -> str:
+def _describe_container(facts: ContainerFacts, who: TaskId | None, host: str | None) -> str:
     end = facts.end
     match facts.container:
         case ContainerLoss.STOPPED:
@@ -123,7 +122,7 @@ def _describe_container(facts: ContainerFacts, who: str | None, host: str | None
             return f"{who} lost its container before it could restart: {end}"
 
 
-def _describe_timeout(cause: FailureCause, who: str | None, limit: str) -> str:
+def _describe_timeout(cause: FailureCause, who: TaskId | None, limit: str) -> str:
     if cause is FailureCause.REGISTRATION_TIMEOUT:
         return f"{who} did not register within {limit} (registration_timeout) after its container was granted"
     if cause is FailureCause.STARTUP_TIMEOUT:

@@ -29,12 +29,12 @@ class Restart:
 
     Attributes:
         role: the role of the task that failed; empty if it was no single one.
-        alone: the task, if only that restarted; else empty.
+        alone: the task, if only that restarted; else None.
     """
 
     at: float
     role: str
-    alone: str = ""
+    alone: TaskId | None = None
 
 
 @dataclass(slots=True)

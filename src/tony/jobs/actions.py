@@ -16,6 +16,7 @@ from tony.jobs.log_files import select_named_tasks
 from tony.jobs.state_dir import get_user_name
 from tony.jobs.status import aborted_submissions, job_status
 from tony.linux.thread_pools import to_thread
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import LIVING_TASK_STATES, JobState
@@ -184,7 +185,7 @@ async def set_log_level(home: Home, job_id: str, level: str, actor: str = "") ->
 
 
 async def request_stacks(
-    home: Home, job_id: str, words: Sequence[str] = (), actor: str = ""
+    home: Home, job_id: str, words: Sequence[TaskId | str] = (), actor: str = ""
 ) -> AsyncGenerator[Stacks, None]:
     """Yield the stack traces of tasks, one task after the other; without traces the answer says why.
 

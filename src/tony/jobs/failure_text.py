@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.model.failure import Failure, FailureCause, FailureClass
-from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.model.log_name import ERR, STREAMS
 from tony.model.states import JobState
@@ -33,7 +32,7 @@ def find_hints(failure: Failure) -> list[str]:
     lines = failure.reason, *failure.tail
     hints = [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
     if failure.cause is FailureCause.MEMORY and failure.task:
-        hints.append(f"request more with roles.{parse_role(failure.task)}.memory, or --memory of tony run")
+        hints.append(f"request more with roles.{failure.task.role}.memory, or --memory of tony run")
     return hints
 
 

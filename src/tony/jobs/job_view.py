@@ -72,7 +72,7 @@ class JobView(ABC):
         """
 
     @abstractmethod
-    def stacks(self, *tasks: str) -> AsyncGenerator[Stacks, None]:
+    def stacks(self, *tasks: TaskId | str) -> AsyncGenerator[Stacks, None]:
         """Yield stack traces of every thread, one task after the other; the programs continue.
 
         Each has the `task`, the `text`, `how` it was taken (`py-spy`, `faulthandler`, `kernel`, or several of them),
@@ -130,7 +130,12 @@ class JobView(ABC):
         return report
 
     async def logs(
-        self, task: str | None = None, *, follow: bool = False, stream: str | None = None, tail: int | None = None
+        self,
+        task: TaskId | str | None = None,
+        *,
+        follow: bool = False,
+        stream: str | None = None,
+        tail: int | None = None,
     ) -> AsyncGenerator[str, None]:
         """Yield the lines of the tasks' output; with several tasks, with the task in front: `worker:0 | loss 0.1`.
 

@@ -64,14 +64,14 @@ class Selection:
         )
 
 
-def select_named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[str]) -> frozenset[str] | None:
+def select_named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[TaskId | str]) -> frozenset[str] | None:
     """Return the tasks named by `words`, by task (`worker:0`) or role; None, meaning all, without words.
 
     Raises:
         UserError: the job has no such task.
     """
     chosen: set[str] = set()
-    for word in words:
+    for word in map(str, words):
         matching = {str(task) for task in tasks if word in (str(task), task.role)}
         if not matching:
             shown = ", ".join(map(str, tasks[:_MAX_SHOWN])) + (", ..." if len(tasks) > _MAX_SHOWN else "")

@@ -8,6 +8,7 @@ from enum import Enum, StrEnum
 
 from tony.errors import ExitCode
 from tony.model.actor import Actor
+from tony.model.ids import TaskId
 
 
 class FailureClass(Enum):
@@ -167,7 +168,7 @@ class Failure:
     reason: str
     session: int
     at: float
-    task: str | None = None
+    task: TaskId | None = None
     host: str | None = None
     exit_code: int | None = None
     signal: str | None = None

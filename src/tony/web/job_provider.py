@@ -23,6 +23,7 @@ from tony.jobs.remote.log_fetcher import LogFetcher
 from tony.jobs.remote.remote_job_files import SharedFetch
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import from_plain
+from tony.model.ids import TaskId
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import head_of_report
@@ -119,8 +120,8 @@ class AmJobView(DirectoryJobView):
         self._forget_status()
         return report
 
-    def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
-        return am_client.request_stacks(self.folder, actor, tasks)
+    def stacks(self, *tasks: TaskId | str, actor: str = "") -> AsyncGenerator[Stacks, None]:
+        return am_client.request_stacks(self.folder, actor, [*map(str, tasks)])
 
     async def set_log_level(self, level: str, actor: str = "") -> JobReport:
         await am_client.send_command(self.folder, SetLogLevel(level=level, actor=actor))

@@ -140,11 +140,13 @@ class Links:
             return f"{base}{_encode_query(query)}"
         return f"{base.removesuffix('/')}/{part}{_encode_query(query)}"
 
-    def to_task(self, job: str, task: str) -> str:
+    def to_task(self, job: str, task: TaskId | str) -> str:
         """Return the URL of a task's page."""
         return self.to_job(job, f"task/{_quote_task(task)}")
 
-    def to_log(self, job: str, task: str, stream: str, query: Mapping[str, str] | None = None, part: str = "") -> str:
+    def to_log(
+        self, job: str, task: TaskId | str, stream: str, query: Mapping[str, str] | None = None, part: str = ""
+    ) -> str:
         """Return the URL of a task's log, or of its new output: `more`."""
         return self.to_job(job, f"log/{_quote_task(task)}/{stream}{part and f'/{part}'}", query)
 
@@ -157,8 +159,8 @@ class Links:
         return f"{self.root}assets/{name}"
 
 
-def _quote_task(task: str) -> str:
-    return quote(task, safe=":")
+def _quote_task(task: TaskId | str) -> str:
+    return quote(str(task), safe=":")
 
 
 def _encode_query(query: Mapping[str, str] | None) -> str:

@@ -32,7 +32,7 @@ def failure(cause: str = "program", **more: object) -> Failure:
         "reason": "why",
         "session": 1,
         "at": NOW,
-        "task": "worker:0",
+        "task": task("worker:0"),
         "exit_code": 1,
         **more,
     }
@@ -92,7 +92,7 @@ def test_a_role_has_a_budget_of_its_own() -> None:
     assert decide(standing(spec, charged=1), failure(), NOW).reason == "restart 2 of 3, 2 of 2 for worker"
     full = decide(standing(spec, charged=2), failure(), NOW)
     assert (full.restart, full.reason) == (False, "already restarted 2 times (roles.worker.max_restarts = 2)")
-    assert decide(standing(spec), failure(task="ps:0"), NOW).reason == "roles.ps.max_restarts = 0"
+    assert decide(standing(spec), failure(task=task("ps:0")), NOW).reason == "roles.ps.max_restarts = 0"
     assert decide(standing(spec), failure(task=None), NOW).reason == "restart 1 of 3"
     assert decide(standing(spec, charged=3), failure(), NOW).reason == "already restarted 3 times (max_restarts = 3)"
 
@@ -164,15 +164,15 @@ def test_one_task_alone_has_a_back_off_of_its_own() -> None:
     spec = replace(roles(worker=Role(instances=2, restart=RestartScope.TASK)), max_restarts=9)
     state = standing(spec)
     worker, other = state.tasks[task("worker:0")], state.tasks[task("worker:1")]
-    state.restarts = [Restart(NOW - 1, "worker", other.name)] * 3
+    state.restarts = [Restart(NOW - 1, "worker", other.id)] * 3
     mine = decide(state, failure(), NOW, alone=worker)
     assert (mine.reason, mine.delay) == ("restart 4 of 9", 0.0)
-    state.restarts.append(Restart(NOW, "worker", worker.name))
+    state.restarts.append(Restart(NOW, "worker", worker.id))
     assert decide(state, failure(), NOW, alone=worker).delay >= 1.0
     worker.free = MAX_FREE_RESTARTS
     assert not decide(state, blameless_failure(), NOW, alone=worker).restart
     assert not decide(state, blameless_failure(), NOW).restart
-    assert decide(state, replace(blameless_failure(), task=other.name), NOW).restart
+    assert decide(state, replace(blameless_failure(), task=other.id), NOW).restart
 
 
 def test_the_first_restart_is_at_once() -> None:

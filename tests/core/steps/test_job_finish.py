@@ -8,6 +8,7 @@ from tests.core.sample_states import standing
 from tests.core.specs import workers
 from tony.core.steps.job_finish import select_root_cause
 from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.ids import TaskId
 
 
 def failure(cause: str, at: float, who: str = "worker:0") -> Failure:
@@ -17,7 +18,7 @@ def failure(cause: str, at: float, who: str = "worker:0") -> Failure:
         reason=f"{who} {cause} at {at}",
         session=1,
         at=at,
-        task=who,
+        task=TaskId.parse(who),
     )
 
 
@@ -48,6 +49,6 @@ def test_others_are_named_up_to_twenty() -> None:
     state = standing(workers(2), worker="running running")
     state.failures = [failure("program", float(n), f"worker:{n}") for n in range(10_000)]
     found = select_root_cause(state, state.failures[17])
-    assert found.task == "worker:0"
+    assert found.task == TaskId("worker", 0)
     assert len(found.others) == 21
     assert found.others[-1] == "and 9979 more"

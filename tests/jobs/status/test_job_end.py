@@ -113,7 +113,7 @@ def test_what_was_decided_is_kept(
     logged(folder, [*started(), *more])
     report = build_last_report(folder, record)
     assert (report.state, report.exit_code, states(report)) == (state, exit_code, tasks)
-    causes = {3: ("am-lost", None), 1: ("program", "worker:1"), 4: ("killed", None)}
+    causes = {3: ("am-lost", None), 1: ("program", TaskId("worker", 1)), 4: ("killed", None)}
     assert (report.failure and (report.failure.cause, report.failure.task)) == causes.get(exit_code)
 
 

@@ -167,7 +167,7 @@ def _format_stop(report: JobReport, failure: Failure) -> list[str]:
     """Return why tasks are stopped, unless a task's own line said it; nothing if none has to be stopped."""
     if not any(task.state is TaskState.STOPPING for task in report.tasks):
         return []
-    has_line = any(task.task == failure.task and task.state in _FAILED_STATES for task in report.tasks)
+    has_line = any(task.task == str(failure.task) and task.state in _FAILED_STATES for task in report.tasks)
     return ["Stopping the other tasks" if has_line else f"Stopping: {failure.reason}"]
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from tony.core.state import Restart, State, Task
 from tony.model.failure import Failure, FailureCause, FailureClass
-from tony.model.ids import TaskId
 from tony.model.setting_choices import RestartScope
 from tony.units import format_duration
 
@@ -61,7 +60,7 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
     free = _decide_free_restart(state, failure, now, alone)
     if free:
         return free
-    task = state.tasks[TaskId.parse(failure.task)] if failure.task else None
+    task = state.tasks[failure.task] if failure.task else None
     fatal = explain_no_restart(state, failure)
     if fatal:
         return Decision(False, fatal)
@@ -84,7 +83,7 @@ def _decide_free_restart(state: State, failure: Failure, now: float, alone: Task
         return None
     done = count_consecutive_restarts(state, now, alone)
     if failure.task and not alone:  # a gang restart must not exceed the limit of a single task
-        done = max(done, count_consecutive_restarts(state, now, state.tasks[TaskId.parse(failure.task)]))
+        done = max(done, count_consecutive_restarts(state, now, state.tasks[failure.task]))
     if failure.cause in _NEVER_RAN and done >= MAX_LAUNCH_RESTARTS:
         return None
     if done >= MAX_FREE_RESTARTS:
@@ -115,7 +114,7 @@ def explain_no_restart(state: State, failure: Failure) -> str:
     """Return why nothing restarts although restarts are left; empty if it may."""
     if failure.task is None or failure.exit_code is None:
         return ""
-    role = TaskId.parse(failure.task).role
+    role = failure.task.role
     codes = state.spec.find_no_retry_on(role)
     if failure.exit_code not in codes:
         return ""
@@ -155,7 +154,7 @@ def _decide_by_budget(state: State, now: float, task: Task | None, alone: Task |
             key = f"roles.{name}.max_restarts"
             return Decision(False, _explain_used_up(own, within, key))
         reason += f", {role_restarts + 1} of {own} for {name}"
-    before = sum(restart.alone == (alone.name if alone else "") for restart in counted)
+    before = sum(restart.alone == (alone.id if alone else None) for restart in counted)
     delay = compute_backoff(state.spec.backoff, before, _build_seed(state, alone))
     return Decision(True, reason, delay, early=early)
 

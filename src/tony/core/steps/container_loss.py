@@ -88,7 +88,7 @@ def _explain_external_stop(state: State, task: Task, end: ev.ContainerEnded) -> 
     """Add the cause of an external stop, once the scheduler reports why the container was killed."""
     unexplained = ContainerFacts(container=ContainerLoss.STOPPED, end="")
     for number, each in enumerate(state.failures):
-        if each.task != task.name or each.facts != unexplained:
+        if each.task != task.id or each.facts != unexplained:
             continue
         facts, cause, kind = replace(unexplained, end=end.cause), each.cause, each.failure_class
         if end.kill is ev.ClusterKill.MEMORY_LIMIT:

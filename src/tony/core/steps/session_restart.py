@@ -13,7 +13,6 @@ from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.failure import Failure, FailureCause
-from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 
@@ -57,11 +56,11 @@ def _stop_session(ctx: StepContext, reason: RestartReason, delay: float) -> None
 def record_restart(ctx: StepContext, failure: Failure, decision: Decision, alone: Task | None = None) -> None:
     """Record a restart of the gang, or of one task alone."""
     state = ctx.state
-    role = TaskId.parse(failure.task).role if failure.task else ""
+    role = failure.task.role if failure.task else ""
     free = restart_policy.count_consecutive_restarts(state, ctx.now, alone)
     if decision.charged:
         state.restarts = [*restart_policy.select_counted_restarts(state, ctx.now)]
-        state.restarts.append(Restart(ctx.now, role, alone.name if alone else ""))
+        state.restarts.append(Restart(ctx.now, role, alone.id if alone else None))
         state.restarts_charged += 1
         free = 0
     elif failure.cause is FailureCause.PORT_COLLISION:
@@ -80,7 +79,7 @@ def _note_uptime(state: State, failure: Failure, decision: Decision, *, alone: b
     """Record which role or task ended before `min_uptime`, and reset the others."""
     if not failure.task or not decision.charged:
         return
-    task = state.tasks[TaskId.parse(failure.task)]
+    task = state.tasks[failure.task]
     task.early = decision.early
     if alone:
         return

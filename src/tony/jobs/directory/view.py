@@ -388,7 +388,7 @@ class DirectoryJobView(JobView):
         self._forget_status()
         return report
 
-    def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
+    def stacks(self, *tasks: TaskId | str, actor: str = "") -> AsyncGenerator[Stacks, None]:
         return actions.request_stacks(self.home, self.id, tasks, actor)
 
     async def set_log_level(self, level: str, actor: str = "") -> JobReport:

@@ -137,7 +137,7 @@ class PortalJobView(JobView):
         await to_thread(self._portal.change, self.id, what, words)
         return report
 
-    async def stacks(self, *tasks: str) -> AsyncGenerator[Stacks, None]:
+    async def stacks(self, *tasks: TaskId | str) -> AsyncGenerator[Stacks, None]:
         report = await self.status()
         every = [TaskId(each.role, each.index) for each in report.tasks]
         for task in select_tasks(report, select_named_tasks(self.id, every, tasks)):

@@ -320,7 +320,7 @@ def _find_failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> 
             reason=f"{task} failed: {first}" if task else first,
             session=1,
             at=max(0.0, moment / 1000 - name.submitted) if isinstance(moment, int) else 0.0,
-            task=str(task) if task else None,
+            task=task,
             tail=tuple(diagnostic.splitlines()[-50:]),
         )
     return Failure(
