@@ -129,10 +129,9 @@ class _Talker:
     async def come(self, address: str, credentials: JobCredentials) -> None:
         """Attaches, registers and starts its program."""
         self._connection = await connect(address, credentials.executors, PeerKind.EXECUTOR)
-        task, container = f"worker:{self._index}", container_of(self._index)
         attach = Attach(
-            task=task,
-            container=container,
+            task=TaskId("worker", self._index),
+            container=container_of(self._index),
             incarnation=f"fake-{self._index}",
             highest_attempt=1,
             pid=1,

@@ -14,6 +14,7 @@ from tony.am.executor_connections import Executors
 from tony.am.metrics_store import MetricsStore
 from tony.core import events as ev
 from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
+from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol.client_messages import KillJob
 from tony.protocol.error_codes import Code
@@ -60,7 +61,13 @@ class Scene:
         """A connection on which an executor has attached."""
         wire = FakeConnection()
         container = {"worker:0": "c-1", "worker:1": "c-2"}.get(who, "c-1")
-        said = {"task": who, "container": container, "incarnation": incarnation, "highest_attempt": 1, "pid": 5}
+        said = {
+            "task": TaskId.parse(who),
+            "container": container,
+            "incarnation": incarnation,
+            "highest_attempt": 1,
+            "pid": 5,
+        }
         self.desk.attach(wire.me, Attach(**{**said, "host": "h", **more}))  # type: ignore[arg-type]
         return wire
 
@@ -90,9 +97,8 @@ def test_an_expected_executor_is_accepted(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("said", "code"),
     [
-        ({"task": "worker"}, Code.BAD_MESSAGE),
-        ({"task": "worker:7"}, Code.STALE),
-        ({"task": "unknown:0"}, Code.STALE),
+        ({"task": TaskId("worker", 7)}, Code.STALE),
+        ({"task": TaskId("unknown", 0)}, Code.STALE),
         ({"container": "c-2"}, Code.STALE),
         ({"container": "c-9"}, Code.STALE),
         ({"highest_attempt": 2}, Code.SUPERSEDED),

@@ -91,7 +91,7 @@ def test_the_job_shape_is_in_every_launch_context(tmp_path: Path) -> None:
         told = part(tmp_path, who)
         assert list(told.instances.items()) == [("chief", 1), ("worker", 2), ("board", 1)]
         assert told.procs == {"chief": 1, "worker": 4, "board": 1}
-        assert (told.chief, told.num_tasks) == ("chief:0", 3)
+        assert (told.chief, told.num_tasks) == (task("chief:0"), 3)
 
 
 @pytest.mark.parametrize(("extra", "who"), [({}, "chief:0"), ({"tensorboard": Role()}, "tensorboard:0")])
@@ -107,7 +107,7 @@ def test_each_possible_chief_reserves_the_tensorboard_port(tmp_path: Path) -> No
     spec = JobSpec(command="train", roles={"worker": Role(instances=3, min_instances=1), "ps": Role()})
     parts = {str(each): part(tmp_path, str(each), spec) for each in spec.task_ids}
     assert {who: (told.wants_tb_port, told.board) for who, told in parts.items()} == {
-        **{f"worker:{index}": (True, "worker:0") for index in range(3)},
+        **{f"worker:{index}": (True, task("worker:0")) for index in range(3)},
         "ps:0": (False, None),
     }
 

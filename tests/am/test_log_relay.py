@@ -42,7 +42,7 @@ class Scene:
         return task in self.there
 
     def on_request(self, reader: int = 7, client: FakeConnection | None = None, **more: object) -> None:
-        said = {"reader": reader, "task": "worker:0", "stream": "out", "wait": True, **more}
+        said = {"reader": reader, "task": TaskId("worker", 0), "stream": "out", "wait": True, **more}
         self.relay.on_request((client or self.client).me, ReadLog(**said))  # type: ignore[arg-type]
 
     def number(self) -> int:
@@ -59,7 +59,9 @@ def test_requests_and_pieces_are_routed() -> None:
     assert scene.told == [
         (
             WORKER,
-            ReadLog(reader=first, task="worker:0", stream="out", name="n", offset=5, wait=True, most=LOG_PIECE),
+            ReadLog(
+                reader=first, task=TaskId("worker", 0), stream="out", name="n", offset=5, wait=True, most=LOG_PIECE
+            ),
         )
     ]
     scene.on_request(client=other)
@@ -88,7 +90,7 @@ def test_a_disconnected_client_is_forgotten() -> None:
     """Its requests at executors are cancelled."""
     scene = Scene()
     scene.on_request(1)
-    scene.on_request(2, task="worker:1", stream="err")
+    scene.on_request(2, task=TaskId("worker", 1), stream="err")
     numbers = [cast(ReadLog, message).reader for _, message in scene.told]
     scene.told.clear()
     scene.relay.drop(scene.client.me, DropLog(reader=1))
@@ -154,7 +156,7 @@ def test_late_readers_are_told_what_is_missing() -> None:
     scene.relay.on_executor_lost(TASKS[1], printed=False)
     scene.on_request()
     scene.on_request()
-    scene.on_request(8, task="worker:1")
+    scene.on_request(8, task=TaskId("worker", 1))
     assert scene.client.taken() == [LogPiece(reader=7, missed=True)]
     scene = Scene(late=True)
     scene.on_request()
@@ -164,8 +166,7 @@ def test_late_readers_are_told_what_is_missing() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"task": "worker:3"},
-        {"task": "no task"},
+        {"task": TaskId("worker", 3)},
         {"stream": "both"},
         {"offset": -1},
         {"offset": 2**63},
@@ -202,7 +203,7 @@ def test_over_real_connections(tmp_path: Path) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         client = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
-        client.send(ReadLog(reader=1, task="worker:0", stream="out", wait=True))
+        client.send(ReadLog(reader=1, task=TaskId("worker", 0), stream="out", wait=True))
         await wait_until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
         ask = next(it for it in executor.received if isinstance(it, ReadLog))
         data = base64.b64encode(b"hello").decode()
@@ -229,7 +230,7 @@ def test_a_dead_executor_that_had_printed_is_missed(tmp_path: Path) -> None:
         executor = next(iter(job.executors.values()))
         executor.report(ProgramOutput(n=0, session=1, try_=1))
         client = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
-        client.send(ReadLog(reader=1, task="worker:0", stream="out", wait=True))
+        client.send(ReadLog(reader=1, task=TaskId("worker", 0), stream="out", wait=True))
         await wait_until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
         await executor.die()
         assert await client.receive() == LogPiece(reader=1, missed=True)

@@ -40,7 +40,7 @@ from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
 
 TASKS = [TaskId("worker", index) for index in range(2)]
-OPEN = OpenTunnel(task="worker:0", port=8888)
+OPEN = OpenTunnel(task=TaskId("worker", 0), port=8888)
 
 
 class Scene:
@@ -87,8 +87,7 @@ def test_a_tunnel_is_two_connections() -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"task": "worker:7"}, "the job has no task worker:7"),
-        ({"task": "nonsense"}, "'nonsense' is not a task"),
+        ({"task": TaskId("worker", 7)}, "the job has no task worker:7"),
         ({"port": 65536}, "there is no port 65536"),
         ({"port": -1}, "there is no port -1"),
     ],
@@ -96,7 +95,7 @@ def test_a_tunnel_is_two_connections() -> None:
 def test_nonsense_is_refused_in_words(wrong: dict[str, Any], reason: str) -> None:
     """The client may ask again; no executor hears of it."""
     scene = Scene()
-    scene.tunnels.open(scene.client.me, OpenTunnel(**{"task": "worker:0", **wrong}))
+    scene.tunnels.open(scene.client.me, OpenTunnel(**{"task": TaskId("worker", 0), **wrong}))
     [failed] = scene.client.taken()
     assert cast(TunnelFailed, failed).reason.startswith(reason)
     assert (scene.told, len(scene.tunnels)) == ([], 0)

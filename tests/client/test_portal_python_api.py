@@ -19,6 +19,7 @@ from tony.errors import UnknownJobError, UserError
 from tony.jobs.portal_client import client as portal_client
 from tony.jobs.portal_client import view as portal_view
 from tony.jobs.portal_client.known_portals import KeptToken, keep_token
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.portal.access.login_credentials import TokenFile
@@ -211,5 +212,5 @@ def test_editors_may_change_a_job(tmp_path: Path, tokens: TokenFile, here: Home)
     assert master.orders == [
         RestartJob(actor="mo"),
         SetLogLevel(level="debug", actor="mo"),
-        *(GetStacks(actor="mo", task=f"worker:{n}") for n in (0, 0, 1)),
+        *(GetStacks(actor="mo", task=TaskId("worker", n)) for n in (0, 0, 1)),
     ]

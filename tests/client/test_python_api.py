@@ -26,6 +26,7 @@ from tony.history.event_log import LogEntry
 from tony.history.job_record import write_summary
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.state_dir import get_user_name
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
@@ -253,7 +254,7 @@ class TestJob:
             job.set_log_level("debug")
             assert master.orders == [
                 RestartJob(actor=get_user_name()),
-                *(GetStacks(actor=get_user_name(), task=f"worker:{n}") for n in (0, 1, 1)),
+                *(GetStacks(actor=get_user_name(), task=TaskId("worker", n)) for n in (0, 1, 1)),
                 SetLogLevel(level="debug", actor=get_user_name()),
             ]
             with pytest.raises(UserError, match="has no task 'chief'; it has worker:0, worker:1"):

@@ -21,6 +21,7 @@ from tony.isolated_interpreter import command
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
+from tony.model.ids import TaskId
 from tony.protocol.executor_messages import Ack, Attach, Heartbeat, Reported, StartProgram, Welcome
 from tony.protocol.launch import ContainerPart, JobCredentials, LaunchContext, TaskPart
 from tony.protocol.message_base import Message
@@ -262,7 +263,7 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "env": {},
         "instances": {"worker": 1},
         "procs": {"worker": 1},
-        "chief": "worker:0",
+        "chief": TaskId("worker", 0),
         "num_tasks": 1,
         "memory": 0,
         "gpus": 0,

@@ -12,6 +12,7 @@ from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master, context
 from tests.facts import mentions
 from tests.support.waiting import block_until
+from tony.model.ids import TaskId
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Attach,
@@ -93,7 +94,7 @@ def test_an_executor_attaches_with_its_identity(master: Master, guest: Start) ->
     """Task, container, process; a nonce of its own."""
     executor = guest()
     attach = master.wait(Attach)
-    assert (attach.task, attach.container, attach.pid) == ("worker:0", "c-1", executor.pid)
+    assert (attach.task, attach.container, attach.pid) == (TaskId("worker", 0), "c-1", executor.pid)
     assert (attach.highest_attempt, attach.host) == (1, socket.gethostname())
     assert len(attach.incarnation) >= 16
 

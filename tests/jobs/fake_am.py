@@ -230,8 +230,8 @@ class FakeAm:
             self.deaf -= 1
             connection.abort()
         elif isinstance(message, GetStacks):
-            none = Stacks(task=message.task, problem=f"the executor of {message.task} is not connected")
-            connection.send(self.standing.get(message.task, none))
+            none = Stacks(task=str(message.task), problem=f"the executor of {message.task} is not connected")
+            connection.send(self.standing.get(none.task, none))
         elif isinstance(message, RestartJob) and self.busy:
             connection.refuse(Code.BUSY, self.busy)
         else:

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 
 from tony.linux.resource_limits import allow_open_files
 from tony.model.codec import from_plain, to_plain
+from tony.model.ids import TaskId
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Ack,
@@ -155,7 +156,7 @@ class _Player:
         self.expects: dict[int, str] = {}
         self._buffer = bytearray()
 
-    def attach(self, task: str) -> None:
+    def attach(self, task: TaskId) -> None:
         """Send the Attach message."""
         self.say(
             encode(
@@ -369,7 +370,7 @@ class ExecutorLoad:
         except ssl.SSLWantReadError:
             return
         self._handlers[player.sock.fileno()] = lambda: self._read(player)
-        player.attach(f"{self._casting.role}:{player.index}")
+        player.attach(TaskId(self._casting.role, player.index))
         if player.session > 1:
             player.register()
         elif not self._is_understudy(player):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tony.errors import ConnectionFailedError
+from tony.model.ids import TaskId
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Ack,
@@ -97,7 +98,7 @@ class FakeExecutor:
         self.connections += 1
         connection.send(
             Attach(
-                task=f"{self.part.role}:{self.part.index}",
+                task=TaskId(self.part.role, self.part.index),
                 container=self.part.container,
                 incarnation=self.incarnation,
                 highest_attempt=self.attempt,

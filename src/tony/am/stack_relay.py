@@ -49,21 +49,18 @@ class StackRelay:
 
     def on_request(self, client: RpcConnection, message: GetStacks) -> TaskId | None:
         """Handle a client's request; return the task, if its executor was asked."""
-        try:
-            task = TaskId.parse(message.task)
-        except ValueError:
-            task = None
-        if task is None or task not in self._tasks:
-            self._answer_problem(client, message.task[:_MAX_WORD_CHARACTERS], "there is no such task")
+        task = message.task
+        if task not in self._tasks:
+            self._answer_problem(client, task, "there is no such task")
             return None
         if len(self._waiting) >= _MAX_OPEN_REQUESTS:
-            self._answer_problem(client, str(task), f"{_MAX_OPEN_REQUESTS} requests for stack traces are open already")
+            self._answer_problem(client, task, f"{_MAX_OPEN_REQUESTS} requests for stack traces are open already")
             return None
         word = os.urandom(16).hex()
         self._waiting[word] = _Request(task, client, clock.monotonic())
         if not self._send(task, DumpStacks(request=word)):
             del self._waiting[word]
-            self._answer_problem(client, str(task), f"the executor of {task} is not connected")
+            self._answer_problem(client, task, f"the executor of {task} is not connected")
             return None
         return task
 
@@ -102,8 +99,8 @@ class StackRelay:
     def _fail(self, matches: Callable[[_Request], bool], why: str) -> None:
         for word in [word for word, request in self._waiting.items() if matches(request)]:
             request = self._waiting.pop(word)
-            self._answer_problem(request.client, str(request.task), why)
+            self._answer_problem(request.client, request.task, why)
 
     @staticmethod
-    def _answer_problem(client: RpcConnection, task: str, problem: str) -> None:
-        client.send(Stacks(task=task, problem=problem))
+    def _answer_problem(client: RpcConnection, task: TaskId, problem: str) -> None:
+        client.send(Stacks(task=str(task), problem=problem))

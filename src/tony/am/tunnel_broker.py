@@ -98,7 +98,7 @@ class TunnelBroker:
             client.send(TunnelFailed(reason=reason))
             return
         word = os.urandom(16).hex()
-        tunnel = _Tunnel(word, TaskId.parse(message.task), message.port, client, clock.monotonic())
+        tunnel = _Tunnel(word, message.task, message.port, client, clock.monotonic())
         self._by_connection[client] = self._waiting[word] = tunnel
         self._all.add(tunnel)
         if not self._send(tunnel.task, DialTunnel(tunnel=word, port=message.port)):
@@ -171,12 +171,8 @@ class TunnelBroker:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _explain_refusal(self, message: OpenTunnel) -> str:
-        try:
-            task = TaskId.parse(message.task)
-        except ValueError as error:
-            return str(error)
-        if task not in self._tasks:
-            return f"the job has no task {task}"
+        if message.task not in self._tasks:
+            return f"the job has no task {message.task}"
         if not 0 <= message.port < 2**16:
             return f"there is no port {message.port}"
         if len(self._all) >= (most := self._most(len(self._tasks))):

@@ -30,6 +30,7 @@ from tony.executor.program.watchdog import Watchdog
 from tony.executor.task_run import ProgramRun, RunContext
 from tony.isolated_interpreter import settle
 from tony.linux.port_reservation import PortsExhaustedError
+from tony.model.ids import TaskId
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import (
     Attach,
@@ -372,7 +373,7 @@ class Executor:
 
 def _attach_message(task: TaskPart) -> Attach:
     return Attach(
-        task=f"{task.role}:{task.index}",
+        task=TaskId(task.role, task.index),
         container=task.container,
         incarnation=os.urandom(8).hex(),
         highest_attempt=task.attempt,

@@ -14,6 +14,7 @@ from tony.errors import ConnectionFailedError, ProtocolError, RecordError
 from tony.history.json_files import read_json, read_json_with
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import JobFolder
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
@@ -177,7 +178,7 @@ async def request_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) ->
         for first in range(0, len(tasks), _STACKS_BATCH):
             batch = tasks[first : first + _STACKS_BATCH]
             for task in batch:
-                connection.send(GetStacks(actor=actor, task=task))
+                connection.send(GetStacks(actor=actor, task=TaskId.parse(task)))
             received: dict[str, Stacks] = {}
             for task in batch:
                 while task not in received:

@@ -36,7 +36,7 @@ async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterat
         ProtocolError: the AM refused this client.
     """
     async with connect_to_am(folder) as connection:
-        connection.send(OpenTunnel(task=str(task), port=port))
+        connection.send(OpenTunnel(task=task, port=port))
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
                 answer = await connection.receive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.metric_definitions import Points
 from tony.model.progress import Progress
@@ -45,7 +46,7 @@ class GetStacks(Message, kind="get-stacks"):
     """Request `Stacks` of one task."""
 
     actor: str
-    task: str
+    task: TaskId
 
 
 @value_class

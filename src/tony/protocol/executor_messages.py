@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from tony.model.codec import Json
+from tony.model.ids import TaskId
 from tony.model.program_exit import ExitStatus
 from tony.model.value_class import value_class
 from tony.protocol.launch import TaskLaunch
@@ -22,14 +23,13 @@ class Attach(Message, kind="attach"):
     """First message of every executor connection.
 
     Attributes:
-        task: `worker:0`.
         highest_attempt: the highest AM attempt that this executor has obeyed.
         session: the newest session it knows; try_: the last task attempt in it that it was asked to start.
         acked: number of its last acknowledged report: a later AM attempt continues from it.
         listens: where an AM on another node can call it, `tls:<host>:<port>`; empty if it need not be called.
     """
 
-    task: str
+    task: TaskId
     container: str
     incarnation: str
     highest_attempt: int

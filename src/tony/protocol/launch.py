@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
+from tony.model.ids import TaskId
 from tony.model.setting_choices import RendezvousKind
 from tony.model.staged_files import LeftOut, StagedRole
 from tony.model.value_class import value_class
@@ -62,7 +63,7 @@ class TaskPart:
     env: Mapping[str, str]
     instances: Mapping[str, int]
     procs: Mapping[str, int]
-    chief: str | None
+    chief: TaskId | None
     num_tasks: int
     memory: int
     gpus: int
@@ -74,7 +75,7 @@ class TaskPart:
     job_settings: JobProgramSettings
     role_settings: RoleProgramSettings
     meeting: RendezvousKind | None = None
-    board: str | None = None
+    board: TaskId | None = None
     left_out: LeftOut | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tony.model.ids import TaskId
 from tony.model.value_class import value_class
 from tony.protocol.message_base import Message
 
@@ -27,7 +28,7 @@ class ReadLog(Message, kind="read-log"):
     """
 
     reader: int
-    task: str
+    task: TaskId
     stream: str
     name: str = ""
     offset: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tony.model.ids import TaskId
 from tony.model.value_class import value_class
 from tony.protocol.message_base import Message
 
@@ -15,11 +16,10 @@ class OpenTunnel(Message, kind="open-tunnel"):
     connection ends before both sides have sent `TunnelTaken`, the tunnel broke.
 
     Attributes:
-        task: `worker:0`.
         port: 0 for the one that was reserved for it: its TB_PORT, or else the one in the cluster spec.
     """
 
-    task: str
+    task: TaskId
     port: int = 0
 
 

@@ -67,7 +67,7 @@ def build_task_part(spec: JobSpec, job_id: str, container: str, role: str, index
         env=spec.env_of(role),
         instances={name: each.instances for name, each in roles.items()},
         procs={name: each.procs_per_task for name, each in roles.items()},
-        chief=str(spec.chief) if spec.chief else None,
+        chief=spec.chief,
         num_tasks=spec.tracked_count,
         memory=roles[role].resources.memory,
         gpus=roles[role].resources.gpus,

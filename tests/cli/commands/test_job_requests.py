@@ -21,6 +21,7 @@ from tony.history.job_record import write_summary
 from tony.jobs import actions
 from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.state_dir import get_user_name
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.state_directory import Home
@@ -149,7 +150,7 @@ class TestStacks:
             "=== process 8: sleep",
             "\\x1b[2Jhrtimer",
         ]
-        assert running.orders == [GetStacks(actor=get_user_name(), task=f"worker:{n}") for n in (0, 1)]
+        assert running.orders == [GetStacks(actor=get_user_name(), task=TaskId("worker", n)) for n in (0, 1)]
 
     def test_as_json(self, tony: Tony, running: Running) -> None:
         lines = [json.loads(line) for line in tony("stacks", JOB, "--json").out.splitlines()]
@@ -245,7 +246,7 @@ class TestThroughAPortal:
         assert running.orders == [
             RestartJob(actor="ann"),
             SetLogLevel(level="debug", actor="ann"),
-            *(GetStacks(actor="ann", task=f"worker:{n}") for n in (0, 1)),
+            *(GetStacks(actor="ann", task=TaskId("worker", n)) for n in (0, 1)),
         ]
 
     def test_impossible_requests_are_refused(self, tony: Tony, running: Running, portal: str) -> None:

@@ -11,6 +11,7 @@ from tony.errors import ConnectionFailedError, ProtocolError
 from tony.executor.control.am_connection import AmConnection
 from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import SessionProtocol
+from tony.model.ids import TaskId
 from tony.protocol.executor_messages import (
     Ack,
     Attach,
@@ -79,7 +80,7 @@ class World:
         self.lines = list(lines)
         self.tries = 0
         self.actions: list[Message] = []
-        attach = Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
+        attach = Attach(task=TaskId("worker", 0), container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
         self.dialog = SessionProtocol(attach, 1)
         self.lease = Lease(length, patience, self.clock.monotonic())
         self.link = AmConnection(

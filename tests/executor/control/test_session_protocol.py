@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tony.executor.control.session_protocol import LinkState, SessionProtocol
+from tony.model.ids import TaskId
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.client_messages import GetReport
 from tony.protocol.executor_messages import (
@@ -28,7 +29,7 @@ DONE = ExitStatus(reason=ExitReason.EXITED, code=0)
 
 
 def make(session: int = 1) -> SessionProtocol:
-    attach = Attach(task="worker:0", container="c-1", incarnation="i", highest_attempt=1, pid=7, host="h")
+    attach = Attach(task=TaskId("worker", 0), container="c-1", incarnation="i", highest_attempt=1, pid=7, host="h")
     return SessionProtocol(attach, session)
 
 
@@ -61,7 +62,7 @@ def test_nothing_is_sent_before_the_welcome() -> None:
     dialog = make()
     dialog.report_ready(1, "h:1", tb_port=6006)
     assert dialog.take_unsent(0.0) == ()
-    assert dialog.on_connected().task == "worker:0"
+    assert dialog.on_connected().task == TaskId("worker", 0)
     assert dialog.take_unsent(0.0) == ()
     dialog.on_message(welcome())
     assert dialog.take_unsent(0.0) == [Ready(n=1, session=1, address="h:1", tb_port=6006)]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
+from tony.model.ids import TaskId
 from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 
 #: Seconds until something counts as never happening.
@@ -47,7 +48,7 @@ class Desk:
         self.readers.on_end(book)
 
     def on_request(self, name: str = "", offset: int = 0, **more: Any) -> None:
-        message = {"reader": 1, "task": "worker:0", "stream": "out", "wait": True, **more}
+        message = {"reader": 1, "task": TaskId("worker", 0), "stream": "out", "wait": True, **more}
         self.readers.on_request(ReadLog(name=name, offset=offset, **message))
 
     async def answer(self) -> LogPiece:

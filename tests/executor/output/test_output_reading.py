@@ -4,13 +4,14 @@ import base64
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
+from tony.model.ids import TaskId
 from tony.protocol.executor_messages import ProgramExited, Ready, ReleaseExecutor, StopProgram
 from tony.protocol.output_messages import DropLog, LogPiece, ReadLog
 
 
 def read(master: Master, number: int, **more: object) -> LogPiece:
     """Asks with a number that was not used before; the answer."""
-    ask = {"reader": number, "task": "worker:0", "stream": "out", "wait": True, **more}
+    ask = {"reader": number, "task": TaskId("worker", 0), "stream": "out", "wait": True, **more}
     master.send(ReadLog(**ask))  # type: ignore[arg-type]
     return master.wait(LogPiece, lambda piece: piece.reader == number)
 
@@ -22,7 +23,7 @@ def test_output_is_read_while_the_program_runs(master: Master, guest: Start) -> 
     master.start()
     piece = read(master, 1)
     assert base64.b64decode(piece.data) == b"first\n"
-    master.send(ReadLog(reader=2, task="worker:0", stream="out", name=piece.name, offset=6, wait=True))
+    master.send(ReadLog(reader=2, task=TaskId("worker", 0), stream="out", name=piece.name, offset=6, wait=True))
     master.send(StopProgram(session=1, grace=0.0))
     master.wait(ProgramExited)
     assert not [each for each in master.all(LogPiece) if each.reader == 2]

@@ -44,7 +44,7 @@ TASK = TaskPart(
     env={},
     instances={"worker": 3},
     procs={"worker": 1},
-    chief="worker:0",
+    chief=TaskId("worker", 0),
     num_tasks=3,
     memory=0,
     gpus=0,
@@ -176,11 +176,11 @@ def test_bare_environment_on_clusters() -> None:
 
 def test_the_program_of_a_job_without_roles_is_at_home_in_its_working_directory() -> None:
     """On clusters, as in LinkedIn TonY; on the user's own machine home is where it always is."""
-    (env,) = built({"HOME": "/home/"}, inherit_env=False, chief="main:0")
+    (env,) = built({"HOME": "/home/"}, inherit_env=False, chief=TaskId("main", 0))
     assert env["HOME"] == "/work"
-    (env,) = built({"HOME": "/home/"}, inherit_env=False, chief="main:0", env={"HOME": "/mine"})
+    (env,) = built({"HOME": "/home/"}, inherit_env=False, chief=TaskId("main", 0), env={"HOME": "/mine"})
     assert env["HOME"] == "/mine"
-    (env,) = built({"HOME": "/home/me"}, chief="main:0")
+    (env,) = built({"HOME": "/home/me"}, chief=TaskId("main", 0))
     assert env["HOME"] == "/home/me"
 
 
@@ -257,7 +257,13 @@ def test_variables_of_the_container() -> None:
 def test_a_task_of_a_smaller_gang_sees_only_its_members() -> None:
     """Its index is its place among them; TensorBoard belongs to the first one, which is also the chief."""
     task = replace(
-        TASK, role="worker", index=2, instances={"worker": 4}, chief="worker:0", board="worker:0", num_tasks=4
+        TASK,
+        role="worker",
+        index=2,
+        instances={"worker": 4},
+        chief=TaskId("worker", 0),
+        board=TaskId("worker", 0),
+        num_tasks=4,
     )
     order = replace(START, absent={"worker": (0, 1)}, instances={"worker": 2}, num_tasks=2)
     seen = build_task_view(task, order, "h1:5000", 6006)

@@ -137,7 +137,7 @@ class TalkingMaster(FakeAm):
 
     def _piece(self, ask: ReadLog) -> LogPiece | None:
         begun = not ask.name
-        for name, data in self.printed.get((ask.task, ask.stream), ()):
+        for name, data in self.printed.get((str(ask.task), ask.stream), ()):
             offset = ask.offset if name == ask.name else 0
             begun = begun or name == ask.name
             rest = data[offset : offset + ask.most]
@@ -205,7 +205,7 @@ async def test_only_missing_output_is_requested(home: Home, remote_job: RemoteJo
         master.say("worker-1.s1.t1.out", b"had more")
         await _bring(folder, record, Selection(tasks=("worker:1",), streams=("out",)))
         assert read(folder, "worker-1.s1.t1.out") == b"had more"
-        assert {(ask.task, ask.stream, ask.wait) for ask in master.asked_logs} == {("worker:1", "out", False)}
+        assert {(str(ask.task), ask.stream, ask.wait) for ask in master.asked_logs} == {("worker:1", "out", False)}
         assert (master.asked_logs[0].name, master.asked_logs[0].offset) == ("worker-1.s1.t1.out", 4)
     assert complete(folder.logs) == frozenset()
 

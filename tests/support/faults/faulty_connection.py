@@ -203,7 +203,7 @@ class FaultyConnection:
     def send(self, message: Message) -> None:
         """Send a message once, later, twice, or not at all."""
         if isinstance(message, Attach):
-            self._link.identify(TaskId.parse(message.task), message.incarnation)
+            self._link.identify(message.task, message.incarnation)
         is_lost, delay, copies = self._link.fate(message, is_sent=True)
         if is_lost:
             if not isinstance(message, Heartbeat):

@@ -18,7 +18,7 @@ from tony.protocol.executor_messages import Ack, Attach, Heartbeat, ProgramOutpu
 from tony.protocol.message_base import Message
 
 WORKER = TaskId("worker", 0)
-ATTACH = Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
+ATTACH = Attach(task=TaskId("worker", 0), container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
 BEAT = Heartbeat()
 OUTPUT = ProgramOutput(n=1, session=1, try_=1)
 ACK = Ack(n=1)

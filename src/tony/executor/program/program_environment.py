@@ -35,7 +35,7 @@ OUTER_MARKERS = "TONY_OUTER_TASKS"
 _INTERNAL = ("TONY_EXECUTOR",)
 
 #: The chief of a job that is a single program.
-_SINGLE_PROGRAM_CHIEF = "main:0"
+_SINGLE_PROGRAM_CHIEF = TaskId("main", 0)
 
 _INHERITED = ("PATH", "HOME", "LANG", "USER")
 _DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
@@ -56,7 +56,7 @@ def renumber_for_session(task: TaskPart, command: StartProgram) -> TaskId:
 
 def has_board(task: TaskPart, command: StartProgram) -> bool:
     """Return True if the port for TensorBoard, if any, is this task's in its session."""
-    return task.board is None or task.board == str(renumber_for_session(task, command))
+    return task.board is None or task.board == renumber_for_session(task, command)
 
 
 def build_task_view(
@@ -72,7 +72,7 @@ def build_task_view(
         try_=command.try_,
         instances=command.instances or task.instances,
         procs=task.procs,
-        chief=None if task.chief is None else TaskId.parse(task.chief),
+        chief=task.chief,
         num_tasks=command.num_tasks or task.num_tasks,
         mode=task.job_settings.distributed_mode,
         address=address,

@@ -201,7 +201,7 @@ class LogFetcher:
         connection.send(
             ReadLog(
                 reader=stream.number,
-                task=str(stream.task),
+                task=stream.task,
                 stream=stream.stream,
                 name=stream.name,
                 offset=stream.offset,
