@@ -129,7 +129,7 @@ def _state(tasks: int) -> State:
     state = State("local-20260101-000000-0a1b2c", JobSpec(command=("true",), roles={"worker": role}))
     for index in range(tasks):
         task = TaskId("worker", index)
-        state.tasks[task] = Task(task, str(task), session=1, try_=1)
+        state.tasks[task] = Task(task, session=1, try_=1)
     return state
 
 

@@ -26,7 +26,6 @@ FAILURE = Failure(failure_class=FailureClass.USER, cause=FailureCause.PROGRAM, r
 TOLD = {
     Task: {
         "id",
-        "name",
         "host",
         "tb_port",
         "executor_pid",

@@ -20,6 +20,7 @@ from tony.core.transitions import (
     find_next_task_state,
 )
 from tony.errors import InvalidTransitionError
+from tony.model.ids import TaskId
 from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 
@@ -31,7 +32,7 @@ def test_every_move_of_a_task(state: TaskState, move: TaskMove) -> None:
     before = build_fingerprint(job)
     if (state, move) in TASK_TABLE:
         target = TASK_TABLE[state, move]
-        assert find_next_task_state(state, move, "worker:0") is target
+        assert find_next_task_state(state, move, TaskId("worker", 0)) is target
         job.move_task(task, move, 7.0)
         assert (task.state, task.since) == (target, 7.0)
         assert job.roles["worker"].counts == {each: int(each is target) for each in TaskState}

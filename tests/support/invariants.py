@@ -178,7 +178,7 @@ def _check_timers(state: State) -> list[str]:
     for deadline in state.timers.all:
         task = state.tasks[deadline.subject] if isinstance(deadline.subject, TaskId) else None
         if task and not _OF_TASKS[deadline.kind](task):
-            wrong.append(f"{deadline} is set and {task.name} is {task.state.value}")
+            wrong.append(f"{deadline} is set and {task.id} is {task.state.value}")
         if deadline.kind in (DeadlineKind.STOP_LIMIT, DeadlineKind.FORCE_LIMIT) and state.active:
             wrong.append(f"{deadline} is set and nothing is being stopped")
         if (deadline.kind is DeadlineKind.GROUP or deadline in _OF_SHORTAGE) and not state.active:

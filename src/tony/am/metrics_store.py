@@ -116,7 +116,7 @@ class MetricsStore:
         self.interval = least if metrics_interval > 0 else 0.0
         steps = max(STEP_INTERVAL_SECONDS, len(state.tasks) / STEP_REPORTS_PER_SECOND)
         self.step_interval = min(steps, self.interval)
-        self.series = SeriesStore([task.name for task in state.tasks.values()], least)
+        self.series = SeriesStore([*map(str, state.tasks)], least)
         self.refused = 0
         self._names: dict[str, bool] = {}
         self._attempts: dict[str, dict[tuple[int, int], _AttemptProgress]] = {}
@@ -151,7 +151,7 @@ class MetricsStore:
             return
         at = max(0.0, now - max(0.0, message.ago))
         if which == newest:
-            self.series.add(known.name, at, self._select_known_values(message.values))
+            self.series.add(str(task), at, self._select_known_values(message.values))
         self._note_steps(known, message, now, at)
         self._note_saved(known, message, now)
 
@@ -169,7 +169,7 @@ class MetricsStore:
         step = message.values.get("step")
         if step is None or not math.isfinite(step):
             return
-        attempts = self._attempts.setdefault(task.name, {})
+        attempts = self._attempts.setdefault(str(task.id), {})
         which = message.session, message.try_
         seen = max(0.0, now - max(0.0, message.step_ago, message.ago))
         attempt = attempts.get(which)
@@ -207,13 +207,13 @@ class MetricsStore:
     def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> _AttemptProgress:
         """Return the record of a task attempt, from its first reported step."""
         which = message.session, message.try_
-        others = [each.progress.step for key, each in self._attempts[task.name].items() if key < which]
+        others = [each.progress.step for key, each in self._attempts[str(task.id)].items() if key < which]
         best = max(others, default=None)
         first = message.first_step
         first_at = at if first is None else max(0.0, now - max(0.0, message.first_ago))
         first = step if first is None or not math.isfinite(first) else first
         progress = Progress(
-            task=task.name,
+            task=str(task.id),
             session=message.session,
             try_=message.try_,
             first_step=first,
@@ -238,14 +238,14 @@ class MetricsStore:
             self._checkpoints += 1
             since = max(0.0, until - took)
             self._saved.append(
-                CheckpointRecord(task.name, message.session, message.try_, checkpoint.step, since, until)
+                CheckpointRecord(str(task.id), message.session, message.try_, checkpoint.step, since, until)
             )
 
     def _note_unlisted(self, task: Task, message: Sample, took: float) -> None:
-        attempts = self._attempts.setdefault(task.name, {})
+        attempts = self._attempts.setdefault(str(task.id), {})
         which = message.session, message.try_
         if which not in attempts:
-            nothing = Progress(task.name, *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
+            nothing = Progress(str(task.id), *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
             attempts[which] = _AttemptProgress(nothing, None)
         attempt = attempts[which]
         attempt.progress, attempt.changed = replace(attempt.progress, unlisted=attempt.progress.unlisted + took), True

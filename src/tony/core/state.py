@@ -42,7 +42,6 @@ class Task:
     """One task: what was decided about it, and what executors and the scheduler have reported.
 
     Attributes:
-        name: the id as text.
         since: when its state last changed.
 
         session, try_, version: of its last `Start`; 0 before the first. started_at: when that was sent.
@@ -62,7 +61,6 @@ class Task:
     """
 
     id: TaskId
-    name: str
     state: TaskState = TaskState.PENDING
     since: float = 0.0
     # Decided:
@@ -342,7 +340,7 @@ class State:
         self.refused = 0
         self.ended_at: float | None = None
         for name, role in spec.effective_roles.items():
-            tasks = [Task(TaskId(name, index), f"{name}:{index}") for index in range(role.instances)]
+            tasks = [Task(TaskId(name, index)) for index in range(role.instances)]
             counts = dict.fromkeys(TaskState, 0)
             counts[TaskState.PENDING] = len(tasks)
             self.roles[name] = RoleState(name, role, role.kind, tasks, counts)
@@ -351,7 +349,7 @@ class State:
     def move_task(self, task: Task, move: TaskMove, now: float) -> None:
         """Apply one transition of the task table and update the role's counters."""
         before = task.state
-        target = find_next_task_state(before, move, task.name)
+        target = find_next_task_state(before, move, task.id)
         role = self.roles[task.id.role]
         role.counts[before] -= 1
         role.counts[target] += 1

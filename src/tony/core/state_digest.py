@@ -58,7 +58,7 @@ def build_fingerprint(state: State) -> Mapping[str, object]:
 def _encode_task(task: Task) -> list[object]:
     end = task.container_end
     return [
-        task.name,
+        str(task.id),
         task.state.value,
         task.since,
         task.container,

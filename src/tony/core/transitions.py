@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from tony.errors import InvalidTransitionError
+from tony.model.ids import TaskId
 from tony.model.states import JobState, TaskState
 
 
@@ -86,7 +87,7 @@ JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
 }
 
 
-def find_next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskState:
+def find_next_task_state(state: TaskState, move: TaskMove, task: TaskId) -> TaskState:
     """Return the state to which `move` leads a task.
 
     Raises:
@@ -95,7 +96,7 @@ def find_next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskStat
     try:
         return TASK_TABLE[state, move]
     except KeyError:
-        raise InvalidTransitionError(f"{who} is {state.value}: cannot {move.value}") from None
+        raise InvalidTransitionError(f"{task} is {state.value}: cannot {move.value}") from None
 
 
 def find_next_job_state(state: JobState, move: JobMove) -> JobState:

@@ -241,7 +241,7 @@ class TimelineReader:
             first_start=self._first_start,
             ended=state.ended_at,
             doubt=self._first_error,
-            held={row.task.name: tuple(row.held_in.items()) for row in self._rows.values() if row.held_in},
+            held={str(row.task.id): tuple(row.held_in.items()) for row in self._rows.values() if row.held_in},
         )
 
     # --- one event ------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class TimelineReader:
                 if decision is ev.FailureResponse.RETRY:
                     self._marks.append(Mark(MarkerKind.RESTART, at, name, failure))
             case ev.ContainerEnded(cause=cause) if lost is not None:
-                self._marks.append(Mark(MarkerKind.DEATH, at, lost.name, cause))
+                self._marks.append(Mark(MarkerKind.DEATH, at, str(lost.id), cause))
             case ev.JobRequest(actor=actor, what=what):
                 self._marks.append(Mark(MarkerKind.COMMAND, at, note=f"{actor} requested {what}"))
 
@@ -353,7 +353,7 @@ def _phase_of(task: Task, job: JobState, *, begun: bool, held: bool) -> TaskPhas
 
 
 def _span(row: _Row, until: float) -> Span:
-    return Span(row.task.name, row.session, row.try_, row.what, row.since, until, row.note, row.held, row.again)
+    return Span(str(row.task.id), row.session, row.try_, row.what, row.since, until, row.note, row.held, row.again)
 
 
 def _list_closed_spans(row: _Row, end: float) -> Iterator[Span]:

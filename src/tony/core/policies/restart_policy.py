@@ -174,7 +174,7 @@ def select_counted_restarts(state: State, now: float) -> Sequence[Restart]:
 
 
 def _build_seed(state: State, alone: Task | None) -> str:
-    return f"{state.job_id}/{alone.name}" if alone else state.job_id
+    return f"{state.job_id}/{alone.id}" if alone else state.job_id
 
 
 def compute_backoff(base: float, done: int, seed: str) -> float:
