@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tony.errors import ConnectionFailedError
-from tony.model.ids import TaskId
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Ack,
@@ -98,7 +97,7 @@ class FakeExecutor:
         self.connections += 1
         connection.send(
             Attach(
-                task=TaskId(self.part.role, self.part.index),
+                task=self.part.id,
                 container=self.part.container,
                 incarnation=self.incarnation,
                 highest_attempt=self.attempt,

@@ -18,7 +18,7 @@ from tony.cli.terminal.output import print_json, say, warn
 from tony.client.submission import prepare_submission, render_request
 from tony.config.load import Resolved, load
 from tony.isolated_interpreter import settle
-from tony.model.ids import TaskId, parse_role
+from tony.model.ids import parse_role
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home, JobFolder
@@ -117,7 +117,7 @@ def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
     tasks = [task for task in report.tasks if _has_run(task)]
     if not tasks:
         return ""
-    work_folders = [folder.work_of(TaskId(task.role, task.index)) for task in tasks]
+    work_folders = [folder.work_of(task.id) for task in tasks]
     if not any(map(os.path.isdir, work_folders)):
         return (
             "Files your program wrote to relative paths were removed with their containers; write results to an"

@@ -167,7 +167,7 @@ async def open_proxy(
     report = await job_status.load_report(home, job_id)
     if report.state.ended:
         raise UserError(f"cannot forward to an ended job: {format_outcome(report)}")
-    host = next((each.host for each in report.tasks if each.task == str(task)), None)
+    host = next((each.host for each in report.tasks if each.id == task), None)
     is_local = host is None or _is_local(host)
     if port is not None and port == task_port and host is not None and is_local:
         raise UserError(f"port {port} of this machine is used by {task}; choose another local port")

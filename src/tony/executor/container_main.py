@@ -72,7 +72,7 @@ def _prepare_files_in_fork(
     killed = {"error": "the process that prepares the files was killed"}
     answer: dict[str, Any] = json.loads(output) if output else killed
     if "error" in answer:
-        raise InfraError(f"cannot prepare the files of {launch.task.role}:{launch.task.index}: {answer['error']}")
+        raise InfraError(f"cannot prepare the files of {launch.task.id}: {answer['error']}")
     return tuple(answer["python_path"]), answer["python_env"]
 
 

@@ -30,7 +30,6 @@ from tony.executor.program.watchdog import Watchdog
 from tony.executor.task_run import ProgramRun, RunContext
 from tony.isolated_interpreter import settle
 from tony.linux.port_reservation import PortsExhaustedError
-from tony.model.ids import TaskId
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import (
     Attach,
@@ -217,7 +216,7 @@ class Executor:
 
     async def _send_stacks(self, request: str) -> None:
         task, run = self._context.task, self._run
-        answer = Stacks(task=f"{task.role}:{task.index}", request=request)
+        answer = Stacks(task=str(task.id), request=request)
         if run is None or not run.is_running:
             self._connection.send(replace(answer, problem="its program is not running"))
             return
@@ -373,7 +372,7 @@ class Executor:
 
 def _attach_message(task: TaskPart) -> Attach:
     return Attach(
-        task=TaskId(task.role, task.index),
+        task=task.id,
         container=task.container,
         incarnation=os.urandom(8).hex(),
         highest_attempt=task.attempt,
@@ -418,9 +417,8 @@ def run_executor(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Con
     settle()
     task = context.task
     log.info(
-        "executor of %s:%d of job %s, container %s, AM attempt %d, session %d",
-        task.role,
-        task.index,
+        "executor of %s of job %s, container %s, AM attempt %d, session %d",
+        task.id,
         task.job_id,
         task.container,
         task.attempt,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tony.errors import ExitCode
 from tony.model.failure import EXIT_CODES, Failure, FailureClass
+from tony.model.ids import TaskId
 from tony.model.job_spec import DEFAULT_SCHEDULER
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
@@ -41,6 +42,10 @@ class TaskReport:
     last_output_age: float | None = None
     note: str = ""
     note_repeats_exit: bool = False
+
+    @property
+    def id(self) -> TaskId:
+        return TaskId(self.role, self.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

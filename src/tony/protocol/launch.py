@@ -78,6 +78,10 @@ class TaskPart:
     board: TaskId | None = None
     left_out: LeftOut | None = None
 
+    @property
+    def id(self) -> TaskId:
+        return TaskId(self.role, self.index)
+
 
 @value_class
 class ContainerPart:

@@ -115,7 +115,7 @@ class FakeAllocator(ContainerAllocator):
             raise SchedulerError(f"container {container} has ended")
         if held.task is not None:
             return
-        self.log.append(f"launch {container} {task.role}:{task.index}")
+        self.log.append(f"launch {container} {task.id}")
         held.task, held.credentials = task, credentials
         fault = self._faults.get(held.number)
         if isinstance(fault, RefusedContainer):

@@ -104,7 +104,7 @@ class PageRequest:
             found = TaskId.parse(text)
         except ValueError:
             found = None
-        if found is None or not any(task.task == str(found) for task in report.tasks):
+        if found is None or not any(task.id == found for task in report.tasks):
             raise PageError(404, "Task not found", "The job has no such task; see its list of tasks.")
         return found
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tony.cli.text.status_text import note_of
 from tony.jobs.failure_text import format_outcome
 from tony.model.failure import Failure
-from tony.model.ids import TaskId, format_task_ranges
+from tony.model.ids import format_task_ranges
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 from tony.units import format_count
@@ -167,7 +167,7 @@ def _format_stop(report: JobReport, failure: Failure) -> list[str]:
     """Return why tasks are stopped, unless a task's own line said it; nothing if none has to be stopped."""
     if not any(task.state is TaskState.STOPPING for task in report.tasks):
         return []
-    has_line = any(task.task == str(failure.task) and task.state in _FAILED_STATES for task in report.tasks)
+    has_line = any(task.id == failure.task and task.state in _FAILED_STATES for task in report.tasks)
     return ["Stopping the other tasks" if has_line else f"Stopping: {failure.reason}"]
 
 
@@ -203,4 +203,4 @@ def _format_line(task: TaskReport, gives_reason: bool) -> str:
 
 def _format_ranges(tasks: Iterable[TaskReport]) -> str:
     """Return tasks as ranges: `chief:0, worker:0-6, worker:8`."""
-    return format_task_ranges(TaskId(task.role, task.index) for task in tasks)
+    return format_task_ranges(task.id for task in tasks)

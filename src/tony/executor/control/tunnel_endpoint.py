@@ -105,7 +105,7 @@ class TunnelEndpoint:
                     return streams, f"{format_host(place)}:{port}"
                 reset(streams[1])
         why = "; ".join(failures) or "nothing listens there"
-        raise OSError(f"port {port} of {task.role}:{task.index} on {host}: {why}")
+        raise OSError(f"port {port} of {task.id} on {host}: {why}")
 
 
 def _is_itself(writer: asyncio.StreamWriter) -> bool:

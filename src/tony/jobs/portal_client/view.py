@@ -52,7 +52,7 @@ class PortalJobView(JobView):
         return await self.status()
 
     async def task_ids(self) -> Sequence[TaskId]:
-        return [TaskId(task.role, task.index) for task in (await self.status()).tasks]
+        return [task.id for task in (await self.status()).tasks]
 
     async def output(
         self, selection: Selection, *, follow: bool = False, tail: int | None = None
@@ -139,7 +139,7 @@ class PortalJobView(JobView):
 
     async def stacks(self, *tasks: TaskId | str) -> AsyncGenerator[Stacks, None]:
         report = await self.status()
-        every = [TaskId(each.role, each.index) for each in report.tasks]
+        every = [each.id for each in report.tasks]
         for task in select_tasks(report, select_named_tasks(self.id, every, tasks)):
             try:
                 yield await to_thread(self._portal.fetch_stacks, self.id, task)

@@ -68,7 +68,7 @@ class _FoundFiles:
 
 @dataclass(frozen=True, slots=True)
 class _LiveBoard:
-    task: str
+    task: TaskId | None
     href: str
     why: str = ""
 
@@ -216,14 +216,14 @@ class TensorBoardRoutes:
         request, user = page_request.request, page_request.portal_user
         one, *others = await self._find_jobs(user, _parse_jobs(request))
         running = None if others else _find_live_board(user, one, page_request.links)
-        if running is None or not running.href:
+        if running is None or running.task is None or not running.href:
             why = running.why if running else "Only a running job serves a TensorBoard itself."
             raise PageError(404, "TensorBoard is not running", why)
         self._check_own_page(request)
         with ExitStack() as stack:
             slot = await self._slots.acquire()
             stack.callback(slot.release)
-            reader, writer, bridge = await self._open_bridge(one.place.folder, TaskId.parse(running.task))
+            reader, writer, bridge = await self._open_bridge(one.place.folder, running.task)
             stack.callback(bridge.cancel)
             return await forward_request(request, request.path_params["path"], reader, writer, stack.pop_all().close)
 
@@ -294,12 +294,12 @@ def _find_live_board(user: User, one: _ShownJob, links: Links) -> _LiveBoard | N
         return None
     task = one.record.spec.tensorboard_task
     if task is None:
-        return _LiveBoard("", "", "No task of this job has a port for a TensorBoard; add a role named `tensorboard`.")
+        return _LiveBoard(None, "", "No task of this job has a port for a TensorBoard; add a role named `tensorboard`.")
     if not one.place.own:
-        return _LiveBoard(str(task), "", "It can be reached only through a portal run by the job's owner.")
+        return _LiveBoard(task, "", "It can be reached only through a portal run by the job's owner.")
     if task.role != "tensorboard" and not user.may(PortalAction.CHANGE, one.report, one.record):
-        return _LiveBoard(str(task), "", f"Only users who may change the job can access {task}.")
-    return _LiveBoard(str(task), links.to_page(f"tensorboard/{one.report.job}/live/"))
+        return _LiveBoard(task, "", f"Only users who may change the job can access {task}.")
+    return _LiveBoard(task, links.to_page(f"tensorboard/{one.report.job}/live/"))
 
 
 def _parse_jobs(request: Request) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ from tony.isolated_interpreter import command
 from tony.linux import cgroup, os_errors, process
 from tony.linux.resource_limits import allow_open_files
 from tony.linux.thread_pools import to_thread
-from tony.model.ids import TaskId
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, Sink
 from tony.schedulers.client_interface import PreparedJob
@@ -203,12 +202,12 @@ class LocalAllocator(ContainerAllocator):
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         held = self._containers.get(container)
         if held is None:
-            raise SchedulerError(f"cannot launch {task.role}:{task.index}: container {container} has already ended")
+            raise SchedulerError(f"cannot launch {task.id}: container {container} has already ended")
         if held.stage is not ContainerStage.GRANTED:
             return
         held.stage = ContainerStage.STARTING
         try:
-            interpreter = await to_thread(self._launcher.prepare_work_dir, held, TaskId(task.role, task.index))
+            interpreter = await to_thread(self._launcher.prepare_work_dir, held, task.id)
             if held.cause or self._sink is None:
                 self._finish_unstarted(held)
             else:
@@ -221,7 +220,7 @@ class LocalAllocator(ContainerAllocator):
             cgroup.remove(held.groups)
             self._forget(held)
             why = os_errors.describe_os_error(error)
-            raise SchedulerError(f"cannot start the executor of {task.role}:{task.index}: {why}") from error
+            raise SchedulerError(f"cannot start the executor of {task.id}: {why}") from error
 
     async def _start(
         self, held: LocalContainer, task: TaskPart, credentials: AmCredentials, interpreter: Interpreter

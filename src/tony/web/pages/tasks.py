@@ -129,7 +129,7 @@ class OutputTail:
 async def render_task(page_request: PageRequest) -> Response:
     view, report = await page_request.find_job()
     task = page_request.find_task(report)
-    found = next(each for each in report.tasks if each.task == str(task))
+    found = next(each for each in report.tasks if each.id == task)
     logs = view.task_logs(str(task))
     values = await build_frame(page_request, view, report, "")
     files, containers = await asyncio.gather(

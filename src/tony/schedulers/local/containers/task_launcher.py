@@ -65,12 +65,11 @@ class TaskLauncher:
             interpreter: the result of `prepare_work_dir`.
             inherited, ended: as for `start_executor`.
         """
-        name = TaskId(task.role, task.index)
         folder = self._job.folder
         marker = build_marker(folder.job_id, held.id)
         part = ContainerPart(
             host=HOST,
-            work_folder=str(folder.work_of(name)),
+            work_folder=str(folder.work_of(task.id)),
             log_folder=str(folder.logs),
             inherit_env=True,
             marker=f"{marker}{os.urandom(8).hex()}",
@@ -85,7 +84,7 @@ class TaskLauncher:
             LaunchContext(task=task, container=part, credentials=credentials),
             env={EXECUTOR_VARIABLE: marker},
             folder=folder.path,
-            log=folder.executor_log(name),
+            log=folder.executor_log(task.id),
             inherited=inherited,
             ended=ended,
         )

@@ -160,7 +160,7 @@ class YarnAllocator(ContainerAllocator):
             self._session.set_demand(role, total)
 
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
-        name = f"{task.role}:{task.index}"
+        name = str(task.id)
         if self._session is None:
             raise SchedulerError(f"cannot launch {name}: container {container} has already ended")
         await self._session.launch(container, name, lambda: self._build_context(task, credentials))
