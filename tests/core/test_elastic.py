@@ -111,7 +111,7 @@ def test_reports_of_an_elastic_gang() -> None:
     simulation.advance()
     simulation.run()
     said = seen(simulation)
-    assert said.sizes == (RoleSize(role="worker", tasks=3, least=2, most=4, left_out=("worker:3",)),)
+    assert said.sizes == (RoleSize(role="worker", tasks=3, least=2, most=4, left_out=(task("worker:3"),)),)
     assert (said.tasks[3].state, said.waiting) == (TaskState.PENDING, "")
     assert mentions(said.tasks[3].note, "session 1", "10 s", "gang_wait")
 

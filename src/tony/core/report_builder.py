@@ -130,7 +130,7 @@ def _sum_used(state: State, now: float) -> Used:
 
 
 def _build_role_size(role: RoleState) -> RoleSize:
-    left_out = tuple(str(role.tasks[index].id) for index in sorted(role.left_out))
+    left_out = tuple(role.tasks[index].id for index in sorted(role.left_out))
     least = role.spec.min_instances or role.spec.instances
     return RoleSize(role=role.name, tasks=role.total, least=least, most=role.spec.instances, left_out=left_out)
 

@@ -55,14 +55,14 @@ class RoleSize:
     Attributes:
         tasks: how many take part.
         least, most: bounds from the job file.
-        left_out: those that do not take part, `worker:3`.
+        left_out: those that do not take part.
     """
 
     role: str
     tasks: int
     least: int
     most: int
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[TaskId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import pytest
 from tests.facts import mention_each
 from tests.jobs.fake_am import FAILURE
 from tony.cli.text.status_changes import StatusChanges
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 
@@ -137,7 +138,9 @@ def test_many_lone_restarts_share_one_line(story: StatusChanges) -> None:
 def test_tasks_left_out_are_reported_once_a_session(story: StatusChanges) -> None:
     """With the size of the role; a complete session reports none."""
     tasks = {f"worker:{index}": TaskState.PENDING for index in range(5)}
-    small = RoleSize(role="worker", tasks=2, least=2, most=5, left_out=("worker:1", "worker:2", "worker:4"))
+    small = RoleSize(
+        role="worker", tasks=2, least=2, most=5, left_out=tuple(TaskId("worker", index) for index in (1, 2, 4))
+    )
     first = report(tasks=tasks, sizes=(small,))
     said = "runs without worker:1-2, worker:4: worker has 2 of 5 tasks (min 2)"
     assert story.describe(first, 1.0) == [f"Session 1 {said}"]

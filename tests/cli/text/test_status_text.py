@@ -14,6 +14,7 @@ from tests.jobs.fake_am import FAILURE
 from tony import clock
 from tony.cli.text.status_text import format_live_table, format_status
 from tony.model.failure import FailureClass
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, RoleSize
 from tony.model.states import JobState, TaskState
 
@@ -61,7 +62,7 @@ def test_a_starting_job(running: JobReport) -> None:
 
 def test_a_job_with_fewer_tasks_than_it_asks_for(running: JobReport) -> None:
     """How many each such role has in this session, below the tasks."""
-    sizes = (RoleSize(role="worker", tasks=1, least=1, most=2, left_out=("worker:1",)),)
+    sizes = (RoleSize(role="worker", tasks=1, least=1, most=2, left_out=(TaskId("worker", 1),)),)
     lines = format_status(replace(running, waiting="", sizes=sizes))
     assert lines[-3:] == ["", "Session 1:", "  worker has 1 of 2 tasks (min 1)"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tony.cli.text.status_text import note_of
 from tony.jobs.failure_text import format_outcome
 from tony.model.failure import Failure
-from tony.model.ids import format_task_ranges
+from tony.model.ids import TaskId, format_task_ranges
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 from tony.units import format_count
@@ -49,7 +49,7 @@ class StatusChanges:
         self._reported_shape = ""
         self._reported_at = 0.0
         self._repeat_after = _REPEAT_SECONDS
-        self._reported_sizes: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._reported_sizes: dict[str, tuple[int, tuple[TaskId, ...]]] = {}
         self._has_restart_reason = False
 
     def open_session(self, session: int, reason: str) -> str:
@@ -89,7 +89,7 @@ class StatusChanges:
             present = report.session, size.left_out
             if size.left_out and self._reported_sizes.get(size.role) != present:
                 self._reported_sizes[size.role] = present
-                left_out = _format_ranges(task for task in report.tasks if task.task in size.left_out)
+                left_out = format_task_ranges(size.left_out)
                 without = f"Session {report.session} runs without {left_out}"
                 lines.append(f"{without}: {size.role} has {size.tasks} of {size.most} tasks (min {size.least})")
         return lines
@@ -134,7 +134,7 @@ class StatusChanges:
             state = task.state, task.session, task.try_
             if self._states.get(task.task) != state and not _is_start_pending(task):
                 self._states[task.task] = state
-                if task.state in _REPORTED_STATES and not (task.state is TaskState.STOPPED and task.task in absent):
+                if task.state in _REPORTED_STATES and not (task.state is TaskState.STOPPED and task.id in absent):
                     changed.setdefault(task.state, []).append(task)
         causes_first = sorted(changed.items(), key=lambda item: item[0] not in _FAILED_STATES)
         gives_reason = report.state is JobState.RESTARTING and self._has_new_state(report)
