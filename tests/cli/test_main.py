@@ -289,6 +289,10 @@ def test_completion(home: Home) -> None:
     assert b"plain,max_restarts\n" in settings
     tasks = in_shell("_TONY_COMPLETE=bash_complete COMP_WORDS='tony logs local-1 w' COMP_CWORD=3 tony", home).stdout
     assert tasks == b"plain,worker:0\nplain,worker:1\n"
+    after_help = in_shell(
+        "_TONY_COMPLETE=bash_complete COMP_WORDS='tony cluster-submit --help ' COMP_CWORD=3 tony", home
+    )
+    assert (after_help.stdout.strip(), after_help.stderr) == (b"", b"")
 
 
 def test_main_takes_its_arguments_from_the_process(home: Home) -> None:

@@ -55,7 +55,7 @@ class LegacyCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the arguments unparsed; print the help if one of them asks for it."""
-        if _HELP & set(args):
+        if _HELP & set(args) and not ctx.resilient_parsing:  # not for shell completion
             click.echo(ctx.get_help())
             ctx.exit()
         ctx.params["words"] = tuple(args)
@@ -151,9 +151,8 @@ def local_submit(flags: Flags) -> int:
     The cluster has two nodes, starts with the job and stops with it; it is not the one of `tony mini`. Exit code: 0 the
     job succeeded, 255 anything else. Ctrl-C, SIGTERM and a closed terminal stop the job and the cluster.
     """
-    from tony.mini.cluster import (
-        run_ephemeral_cluster,  # late: the other commands need no cluster of their own
-    )
+    # late: the other commands need no cluster of their own
+    from tony.mini.cluster import run_ephemeral_cluster
     from tony.mini.options import MiniOptions
 
     load(flags=flags, overrides=TO_CLUSTER)  # reports errors before anything is started
