@@ -33,6 +33,18 @@ class Replay:
     last_wall: float
 
 
+def find_gap(entry: LogEntry, previous: int, spec: JobSpec) -> str | None:
+    """Return why `entry` does not follow event number `previous` of this job; None if it does.
+
+    Beyond a missing event, or with other settings, a state machine may decide otherwise than the AM did.
+    """
+    if entry.seq != previous + 1:
+        return f"event {previous + 1} is missing: the next event is {entry.seq}"
+    if isinstance(entry.event, AttemptStarted) and entry.event.settings != settings_digest(spec):
+        return f"event {entry.seq}: the log was written with other settings than those of this job"
+    return None
+
+
 def replay(
     job_id: str,
     spec: JobSpec,
@@ -50,11 +62,8 @@ def replay(
     at = wall = 0.0
     mismatch = None
     for entry in entries:
-        if entry.seq != events + 1:
-            mismatch = f"event {events + 1} is missing: the next event is {entry.seq}"
-            break
-        if isinstance(entry.event, AttemptStarted) and entry.event.settings != settings_digest(spec):
-            mismatch = f"event {entry.seq}: the log was written with other settings than those of this job"
+        mismatch = find_gap(entry, events, spec)
+        if mismatch:
             break
         if isinstance(entry.event, Snapshot) and entry.event.digest.startswith(f"{MACHINE}-"):
             checked += 1

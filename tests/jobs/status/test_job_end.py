@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -177,7 +178,33 @@ def test_a_damaged_log_is_no_obstacle(job: Recorded) -> None:
     assert report.state is JobState.FAILED
 
 
-def test_a_bug_in_the_machine_is_no_obstacle(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_decided_beyond_a_gap(job: Recorded) -> None:
+    """The missing event may have been a kill, after which a program's exit is no failure of its own."""
+    folder, record = job
+    before = started()
+    logged(folder, before)
+    logged(folder, [exited(WORKERS[1], 143, 5.0)], attempt=2, first_seq=len(before) + 2)
+    report = build_last_report(folder, record)
+    assert states(report) == [TaskState.LOST] * 2
+    assert report.failure is not None
+    assert report.failure.cause == "am-lost"
+    assert f"event {len(before) + 1} is missing" in report.failure.reason
+
+
+def test_nothing_is_decided_with_other_settings(job: Recorded) -> None:
+    """With other limits another end may follow from the same events."""
+    folder, record = job
+    logged(folder, [*started(), exited(WORKERS[1], 3, 5.0)])
+    report = build_last_report(folder, replace(record, spec=replace(record.spec, max_restarts=7)))
+    assert report.failure is not None
+    assert (report.failure.cause, states(report)) == ("am-lost", [TaskState.STOPPED] * 2)
+    assert "other settings" in report.failure.reason
+
+
+@pytest.mark.parametrize("broken_method", ["__init__", "handle"])
+def test_a_bug_in_the_machine_is_no_obstacle(
+    job: Recorded, monkeypatch: pytest.MonkeyPatch, broken_method: str
+) -> None:
     """What killed the master would otherwise keep every reader from closing the job."""
     folder, record = job
     logged(folder, started())
@@ -185,7 +212,7 @@ def test_a_bug_in_the_machine_is_no_obstacle(job: Recorded, monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise LookupError("no such thing")
 
-    monkeypatch.setattr(Application, "handle", broken)
+    monkeypatch.setattr(Application, broken_method, broken)
     report = build_last_report(folder, record)
     assert report.failure is not None
     assert mentions(report.failure.reason, "LookupError", "a bug in tony")

@@ -10,8 +10,9 @@ from tony import clock
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
 from tony.errors import InvalidTransitionError, RecordError, StorageError, UnknownJobError
-from tony.history.event_log import EventTail, check_foreign_length, segments
+from tony.history.event_log import EventTail, LogEntry, check_foreign_length, segments
 from tony.history.job_record import build_pending_report, load_kill_request, read_job, read_summary
+from tony.history.replay import find_gap
 from tony.jobs.am_client import locate_am
 from tony.jobs.status.job_end import add_signal_source, explain_loss
 from tony.linux.files import read_tail
@@ -72,20 +73,28 @@ class _LogReplay:
         self.events, self.last_at, self.last_wall = 0, 0.0, record.submitted
         self._context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
 
-    def read_on(self) -> None:
-        """Apply the new events.
+    def read_until_gap(self) -> str | None:
+        """Apply the new events up to a gap; return what is wrong there, None without one.
 
         Raises:
             TonyError: the log is invalid, or cannot be read.
         """
         for entry in self.tail.read_new():
-            self.events, self.last_at, self.last_wall = self.events + 1, entry.at, entry.wall
-            with contextlib.suppress(InvalidTransitionError):  # logged by another version: apply what this one accepts
-                self.app.handle(entry.event, entry.at)
+            gap = find_gap(entry, self.events, self.app.state.spec)
+            if gap:
+                return gap
+            self._apply(entry)
+        return None
+
+    def _apply(self, entry: LogEntry) -> None:
+        self.events, self.last_at, self.last_wall = self.events + 1, entry.at, entry.wall
+        with contextlib.suppress(InvalidTransitionError):  # logged by another version: apply what this one accepts
+            self.app.handle(entry.event, entry.at)
 
     def build_current_report(self) -> JobReport:
-        """Apply the new events, and return the status. Raises as `read_on`."""
-        self.read_on()
+        """Apply the new events, and return the status. Raises as `read_until_gap`."""
+        for entry in self.tail.read_new():
+            self._apply(entry)
         return build_report(self.app, self.last_at + max(0.0, clock.wall() - self.last_wall), self._context)
 
     def build_last_report(self) -> JobReport:
@@ -113,19 +122,24 @@ def build_last_report(folder: JobFolder, record: JobRecord, status: ApplicationS
     Args:
         status: the scheduler's report of the end, if any.
     """
-    log, note = _LogReplay(folder, record), ""
+    log: _LogReplay | None = None
+    note = ""
     try:
-        log.read_on()
+        log = _LogReplay(folder, record)
+        gap = log.read_until_gap()
+        if gap:
+            note = f" Its event log is damaged: {gap}."
     except RecordError as error:
-        note = f" Its event log is damaged: {error}"
+        log, note = None, f" Its event log is damaged: {error}"
     except Exception as error:  # a bug that replaying hits again must not keep the job open forever
+        log = None
         note = f" Its event log cannot be replayed ({type(error).__name__}: {error}); this is a bug in tony."
-    if note or not log.events:
+    if log is None or not log.events:
         pending = build_pending_report(folder, record)
         return _build_lost_report(folder, pending, status, last_sign=0.0, note=note)
     report, final = log.build_last_report(), log.app.state.final
     if final is None:
-        return _build_lost_report(folder, report, status, last_sign=log.last_wall)
+        return _build_lost_report(folder, report, status, last_sign=log.last_wall, note=note)
     # Its result was decided before the AM died during cleanup.
     report = end_report(report, final.failure, at=report.ended or log.last_wall, note="stopped at the job's end")
     return add_signal_source(report, status) if status else report
