@@ -10,9 +10,7 @@ from tony.cli.open_job import open_job, portal_option
 from tony.cli.options import WordParameter, home, job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.errors import UnrecordedJobError
-from tony.jobs import actions
 from tony.jobs.failure_text import format_outcome
-from tony.jobs.remote.remote_job_sync import kill_foreign
 from tony.model.states import JobState
 from tony.protocol.shared_messages import LOG_LEVELS
 
@@ -26,6 +24,10 @@ def kill(job: str, now: bool, as_json: bool) -> None:
 
     Returns as soon as the job is stopping. A job that has already ended is left unchanged.
     """
+    # late: help and completion of these commands do not wait for what talks to a job
+    from tony.jobs import actions
+    from tony.jobs.remote.remote_job_sync import kill_foreign
+
     try:
         place, name = job_id(job)
     except UnrecordedJobError:
