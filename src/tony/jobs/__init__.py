@@ -2,10 +2,10 @@
 
 `state_dir` finds the state directory, `job_ids` resolves job ids, `job_list` lists jobs.
 
-`view` is one job for commands and the Python API: `directory/` sees it through its directory, which is what pages show,
-too; `portal_client/` through a portal.
+`job_view` is one job for commands and the Python API: `directory/` sees it through its directory, which is what pages
+show, too; `portal_client/` through a portal.
 
 Status: `status/`, which queries the running AM (`am_client`). Requests: `actions`. Ports of tasks: `tunnel_client`.
-Following: `job_follower`, `job_output`. Reports: `job_metrics`, `comparison`, `otlp_export`.
+Following: `job_follower`, `job_output`, `log_files`. Reports: `job_metrics`, `comparison`, `otlp_export`.
 Other machines: `remote/`. The end: `failure_text` describes it.
 """

@@ -59,10 +59,8 @@ class LiveView:
 
     async def poll_progress(self, home: Home, job_id: str) -> None:
         """Keep the progress of the running job current, until cancelled."""
-        from tony.jobs.job_metrics import (
-            find_job_progress,
-            read_progress,  # late: the first table does not wait for it
-        )
+        # late: the first table does not wait for it
+        from tony.jobs.job_metrics import find_job_progress, read_progress
 
         while True:
             await asyncio.sleep(_PROGRESS_SECONDS)

@@ -71,7 +71,7 @@ _SIGNS: Mapping[_Cell, _Sign] = {
 #: Colours text: text, colour -> coloured text.
 Paint = Callable[[str, str], str]
 #: Draws a phase or marker over a number of columns.
-Draw = Callable[..., str]
+Draw = Callable[[_Cell, int], str]
 
 
 def format_timeline(
@@ -104,7 +104,7 @@ def format_timeline(
     marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
     used: set[_Cell] = set()
 
-    def draw(cell: _Cell, count: int = 1) -> str:
+    def draw(cell: _Cell, count: int) -> str:
         sign = _SIGNS.get(cell)
         return paint((sign.character if unicode else sign.ascii) * count, sign.colour) if sign else " " * count
 
@@ -248,7 +248,7 @@ def _draw_legend(used: set[_Cell], draw: Draw, columns: int) -> list[str]:
         else:
             lines[-1] += "  "
             taken += 2
-        lines[-1] += f"{draw(cell)} {sign.word}"
+        lines[-1] += f"{draw(cell, 1)} {sign.word}"
         taken += len(sign.word) + 2
     return lines
 
