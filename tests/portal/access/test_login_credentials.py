@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,18 @@ def test_a_damaged_token_file_authenticates_no_user(tmp_path: Path) -> None:
     assert file.find(text) is None
     with pytest.raises(RecordError, match="Remove it, and create new tokens"):
         file.list_entries()
+
+
+def test_errors_of_a_damaged_file_do_not_grow(tmp_path: Path) -> None:
+    """An exception that is raised again and again would collect a traceback entry, with its variables, each time."""
+    (tmp_path / "tokens.json").write_text("[")
+    file = TokenFile(tmp_path)
+    depths = set()
+    for _ in range(3):
+        with pytest.raises(RecordError) as caught:
+            file.list_entries()
+        depths.add(len([*traceback.walk_tb(caught.value.__traceback__)]))
+    assert len(depths) == 1
 
 
 def test_a_cookie_ends_when_its_user_logs_out(tmp_path: Path) -> None:

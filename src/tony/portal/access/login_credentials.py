@@ -231,7 +231,8 @@ class _CachedFile(Generic[T]):
         self._kind, self._remedy = kind, remedy
         self._mutex = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None
-        self._content: T | RecordError | None = None
+        self._content: T | None = None
+        self._problem = ""
 
     def read(self) -> T | None:
         """Return the content; None if there is no such file.
@@ -249,18 +250,19 @@ class _CachedFile(Generic[T]):
                 raise StorageError(f"cannot read {self.path}: {error.strerror}") from error
             stamp = status.st_mtime_ns, status.st_ino, status.st_size
             if self._stamp != stamp:
-                self._content = self._load()
+                self._load()
                 self._stamp = stamp
-            if isinstance(self._content, RecordError):
-                raise self._content
+            if self._problem:
+                raise RecordError(self._problem)
             return self._content
 
-    def _load(self) -> T | RecordError:
+    def _load(self) -> None:
+        self._content, self._problem = None, ""
         try:
-            return from_plain(self._kind, read_json(self.path), ignore_unknown=True)
+            self._content = from_plain(self._kind, read_json(self.path), ignore_unknown=True)
         except (DecodeError, RecordError) as error:
             _log.warning("%s is invalid, so no user is accepted by it: %s", self.path, error)
-            return RecordError(f"{self.path} is invalid: {error}. {self._remedy}")
+            self._problem = f"{self.path} is invalid: {error}. {self._remedy}"
 
 
 @contextlib.contextmanager
