@@ -145,6 +145,20 @@ def test_errors_of_a_damaged_file_do_not_grow(tmp_path: Path) -> None:
     assert len(depths) == 1
 
 
+def test_an_unreadable_file_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once each time that it becomes unreadable, whatever the number of refused requests."""
+    file = TokenFile(tmp_path)
+    text, _ = file.make("ann")
+    content, kept = tmp_path.joinpath("tokens.json"), tmp_path / "kept"
+    for times in (1, 2):
+        content.rename(kept)
+        content.symlink_to(content)
+        assert (file.find(text), file.find(text)) == (None, None)
+        assert len([each for each in caplog.messages if f"cannot read {content}" in each]) == times
+        kept.rename(content)
+        assert file.find(text) is not None
+
+
 def test_a_cookie_ends_when_its_user_logs_out(tmp_path: Path) -> None:
     """Also for a portal that is started later; other cookies of the same token, and new ones, hold."""
     file = TokenFile(tmp_path)

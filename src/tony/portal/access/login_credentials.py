@@ -233,35 +233,46 @@ class _CachedFile(Generic[T]):
         self._stamp: tuple[int, int, int] | None = None
         self._content: T | None = None
         self._problem = ""
+        self._logged = ""
 
     def read(self) -> T | None:
-        """Return the content; None if there is no such file.
+        """Return the content; None if there is no such file. An error is logged when it first occurs.
 
         Raises:
-            RecordError: it is invalid; that is logged once.
+            RecordError: it is invalid.
             StorageError: it cannot be read.
         """
         with self._mutex:
             try:
-                status = self.path.stat()
-            except FileNotFoundError:
-                return None
-            except OSError as error:
-                raise StorageError(f"cannot read {self.path}: {error.strerror}") from error
-            stamp = status.st_mtime_ns, status.st_ino, status.st_size
-            if self._stamp != stamp:
-                self._load()
-                self._stamp = stamp
-            if self._problem:
-                raise RecordError(self._problem)
-            return self._content
+                content = self._read_if_changed()
+            except TonyError as error:
+                if self._logged != str(error):
+                    _log.warning("no user is accepted: %s", error)
+                    self._logged = str(error)
+                raise
+            self._logged = ""
+            return content
+
+    def _read_if_changed(self) -> T | None:
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path}: {error.strerror}") from error
+        stamp = status.st_mtime_ns, status.st_ino, status.st_size
+        if self._stamp != stamp:
+            self._load()
+            self._stamp = stamp
+        if self._problem:
+            raise RecordError(self._problem)
+        return self._content
 
     def _load(self) -> None:
         self._content, self._problem = None, ""
         try:
             self._content = from_plain(self._kind, read_json(self.path), ignore_unknown=True)
         except (DecodeError, RecordError) as error:
-            _log.warning("%s is invalid, so no user is accepted by it: %s", self.path, error)
             self._problem = f"{self.path} is invalid: {error}. {self._remedy}"
 
 
