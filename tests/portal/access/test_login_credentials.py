@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 import time
 import traceback
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony import clock
-from tony.errors import RecordError, UserError
+from tony.errors import RecordError, StorageError, UserError
 from tony.portal.access.login_credentials import SESSION, TokenFile
 
 
@@ -201,3 +203,16 @@ def test_a_damaged_list_of_ended_cookies_lets_no_cookie_in(tmp_path: Path) -> No
     (tmp_path / "ended.json").write_text("[")
     assert file.find_session(cookie) is None
     assert file.find(text) == known
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that exists is read; without one the portal says what failed."""
+    key = TokenFile(tmp_path / "old").load_key()
+
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    assert TokenFile(tmp_path / "old").load_key() == key
+    with pytest.raises(StorageError, match=r"cannot lock .*/new/tokens.lock: No locks available"):
+        TokenFile(tmp_path / "new").load_key()

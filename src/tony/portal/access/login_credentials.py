@@ -281,7 +281,7 @@ def _lock(folder: Path) -> Iterator[None]:
     """Lock the files in the folder against other processes.
 
     Raises:
-        StorageError: the folder belongs to another user, or the lock cannot be created.
+        StorageError: the folder belongs to another user, or the lock cannot be created or acquired.
     """
     _make_private_folder(folder)
     try:
@@ -289,7 +289,10 @@ def _lock(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(f"cannot create {folder}/tokens.lock: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            raise StorageError(f"cannot lock {folder}/tokens.lock: {error.strerror}") from error
         yield
     finally:
         os.close(descriptor)
@@ -319,13 +322,20 @@ def _make_private_folder(folder: Path) -> None:
 
 
 def _load_key(folder: Path) -> bytes:
+    _make_private_folder(folder)
     path = folder / "key"
-    with _lock(folder):
-        try:
-            found = path.read_bytes() if path.exists() else b""
-            if len(found) != _SECRET_BYTES:
-                found = secrets.token_bytes(_SECRET_BYTES)
-                replace_file(path, found)
-        except OSError as error:
-            raise StorageError(f"cannot read or write the portal's key {path}: {error.strerror}") from error
-    return found
+    try:
+        if key := _read_key(path):  # without the lock, which some network file systems refuse
+            return key
+        with _lock(folder):
+            key = _read_key(path) or secrets.token_bytes(_SECRET_BYTES)
+            replace_file(path, key, durable=True)
+            return key
+    except OSError as error:
+        raise StorageError(f"cannot read or write the portal's key {path}: {error.strerror}") from error
+
+
+def _read_key(path: Path) -> bytes:
+    """Return the key; nothing if there is none of full length."""
+    key = path.read_bytes() if path.exists() else b""
+    return key if len(key) == _SECRET_BYTES else b""
