@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx
@@ -294,6 +295,22 @@ def test_following_a_log(app: ASGIApp, home: Home) -> None:
         file.write_bytes(file.read_bytes() + b"ee\n")
         second = fetch(app, f"{at}{first['at']}&style={first['style']}").json()
         assert ('<span class="f2">three</span>\n', "", True) == (second["html"], second["rest"], second["over"])
+    finally:
+        file.unlink()
+
+
+def test_following_a_log_faster_than_one_update_a_second(app: ASGIApp, home: Home) -> None:
+    """An update is limited, so it says whether the next one can be fetched at once."""
+    file = home.job(JOB).logs / "worker-0.s1.t2.out"
+    file.write_bytes(b"%099d\n" * 5_000 % (*range(5_000),))
+    try:
+        at = 0
+        updates: list[dict[str, Any]] = []
+        while not updates or updates[-1]["behind"]:
+            updates.append(fetch(app, f"/job/{JOB}/log/worker:0/out/more?name={file.name}&at={at}").json())
+            at = updates[-1]["at"]
+        assert at == file.stat().st_size
+        assert [each["over"] for each in updates] == [False, True]
     finally:
         file.unlink()
 

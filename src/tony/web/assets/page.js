@@ -139,7 +139,12 @@
       if (more.over) end.textContent = "End of log.";
       return !more.over;
     }
-    poll(1, async () => append(await text(`${log.dataset.more}&at=${at}${style ? `&style=${style}` : ""}`, "json")));
+    const request = () => text(`${log.dataset.more}&at=${at}${style ? `&style=${style}` : ""}`, "json");
+    poll(1, async () => {
+      let more = await request();
+      while (append(more) && more.behind && !document.hidden) more = await request();
+      return !more.over;
+    });
   }
 
   // Buttons that change something: PUT with the token of this page. They are hidden without JavaScript.

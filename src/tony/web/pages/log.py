@@ -65,26 +65,32 @@ async def render_page(page_request: PageRequest) -> Response:
 
 
 async def serve_more(page_request: PageRequest) -> Response:
-    """Return the complete lines after a position as JSON, and separately the line that is not complete yet."""
+    """Return the complete lines after a position as JSON, and separately the line that is not complete yet.
+
+    If `behind` is true, the next lines are there already.
+    """
     view, report = await page_request.find_job()
     task, stream = page_request.find_task(report), _stream(page_request)
     logs = view.task_logs(str(task))
     files = [file for file in await logs.files() if file.stream == stream]
     file = _find_file(files, page_request.get_word("name"))
     if file is None:
-        return JSONResponse({"at": 0, "html": "", "rest": "", "style": "", "over": report.state.ended})
-    piece = await _read_lines(logs, file.name, min(page_request.get_number("at", 0), file.size), _UPDATE_BYTES)
+        return JSONResponse({"at": 0, "html": "", "rest": "", "style": "", "behind": False, "over": report.state.ended})
+    start = min(page_request.get_number("at", 0), file.size)
+    piece = await _read_lines(logs, file.name, start, _UPDATE_BYTES)
     whole = piece.data.rfind(b"\n") + 1 or (len(piece.data) if len(piece.data) >= _UPDATE_BYTES else 0)
     style = ansi_html.TextStyle.parse(page_request.get_word("style"))
     lines, style = ansi_html.render_lines(piece.data[:whole], style)
     rest, _ = ansi_html.render_lines(piece.data[whole:], style)
+    at_end = piece.offset + len(piece.data) >= piece.size
     return JSONResponse(
         {
             "at": piece.offset + whole,
             "html": "".join(f"{html}\n" for _, html in lines),
             "rest": "".join(html for _, html in rest),
             "style": str(style),
-            "over": not _can_grow(report, files, file) and piece.offset + len(piece.data) >= piece.size,
+            "behind": not at_end and piece.offset + whole > start,
+            "over": at_end and not _can_grow(report, files, file),
         }
     )
 
