@@ -57,8 +57,10 @@ _INDEXES = "create index job_place on job (place, ended);" + "".join(
     f"create index job_{column} on job ({column}, rid, user, state, framework, scheduler, queue, failure){where};"
     for column, where in SORTED.items()
 )
+#: Increase it when `collect_words`, `mark`, `build_searched_text` or the writer change what is stored of a job.
+_CONTENT_VERSION = 1
 #: An index with other tables or values is recreated.
-_VERSION = crc32(f"{_TABLES}{_INDEXES}{HEAD_FIELDS}".encode()) >> 1
+_VERSION = crc32(f"{_TABLES}{_INDEXES}{HEAD_FIELDS}{_CONTENT_VERSION}".encode()) >> 1
 #: Raised for text in a damaged file, or in SQLite's message about it, that cannot be decoded.
 DAMAGED_TEXT_ERRORS = (UnicodeDecodeError, json.JSONDecodeError, DecodeError)
 
