@@ -33,6 +33,20 @@ def test_nothing() -> None:
     assert list(read_each(str, [], threads=3, longest=60.0)) == []
 
 
+def test_threads_are_used_again_and_end() -> None:
+    """A thread for each of a million folders would take most of a scan's time."""
+    used = set()
+
+    def look(_: int) -> None:
+        used.add(threading.current_thread())
+
+    assert len(list(read_each(look, range(100), threads=3, longest=60.0))) == 100
+    assert len(used) <= 3
+    for thread in used:
+        thread.join(10.0)
+        assert not thread.is_alive()
+
+
 def test_those_that_hang_are_left_behind() -> None:
     """They are said to have hung, and all others have their answers."""
     free = threading.Event()

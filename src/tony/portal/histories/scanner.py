@@ -350,9 +350,9 @@ class Scanner:
 def read_each(
     look: Callable[[T], R], items: Iterable[T], threads: int, longest: float, most_lost: int = 8
 ) -> Iterator[tuple[T, R | Exception]]:
-    """Call `look` with each item in threads of their own; yield it with the result or error, in order of completion.
+    """Call `look` with each item in some threads; yield it with the result or error, in order of completion.
 
-    A call that takes too long is abandoned, so that one that hangs does not block the others.
+    A call that takes too long is abandoned with its thread, so that one that hangs does not block the others.
 
     Args:
         threads: calls at the same time, without abandoned ones.
@@ -362,35 +362,45 @@ def read_each(
     Raises:
         StorageError: more calls hang: the whole location does.
     """
+    todo: queue.SimpleQueue[tuple[int, T] | None] = queue.SimpleQueue()
     done: queue.SimpleQueue[tuple[int, R | Exception]] = queue.SimpleQueue()
     running: dict[int, tuple[T, float]] = {}  # in the order of their start
     numbered = enumerate(items)
-    lost = 0
+    started = lost = 0
 
-    def work(number: int, item: T) -> None:
-        try:
-            result: R | Exception = look(item)
-        except Exception as error:  # yielded to the consumer
-            result = error
-        done.put((number, result))
+    def work() -> None:
+        while (task := todo.get()) is not None:
+            number, item = task
+            try:
+                result: R | Exception = look(item)
+            except Exception as error:  # yielded to the consumer
+                result = error
+            done.put((number, result))
 
-    while True:
-        for number, item in islice(numbered, threads - len(running)):
-            running[number] = item, clock.monotonic()
-            threading.Thread(target=work, args=(number, item), daemon=True).start()
-        if not running:
-            return
-        oldest, (_, started_at) = next(iter(running.items()))
-        try:
-            finished, result = done.get(timeout=max(0.0, started_at + longest - clock.monotonic()))
-        except queue.Empty:
-            lost += 1
-            if lost > most_lost:
-                raise StorageError(f"{lost} jobs could not be read within {longest:.0f} s each") from None
-            finished, result = oldest, StorageError(f"it could not be read within {longest:.0f} s")
-        if finished in running:  # else it was abandoned before
-            item, _ = running.pop(finished)
-            yield item, result
+    try:
+        while True:
+            for number, item in islice(numbered, threads - len(running)):
+                running[number] = item, clock.monotonic()
+                todo.put((number, item))
+                if started - lost < len(running):
+                    threading.Thread(target=work, daemon=True).start()
+                    started += 1
+            if not running:
+                return
+            oldest, (_, started_at) = next(iter(running.items()))
+            try:
+                finished, result = done.get(timeout=max(0.0, started_at + longest - clock.monotonic()))
+            except queue.Empty:
+                lost += 1
+                if lost > most_lost:
+                    raise StorageError(f"{lost} jobs could not be read within {longest:.0f} s each") from None
+                finished, result = oldest, StorageError(f"it could not be read within {longest:.0f} s")
+            if finished in running:  # else it was abandoned before
+                item, _ = running.pop(finished)
+                yield item, result
+    finally:
+        for _ in range(started):
+            todo.put(None)
 
 
 def _read_folder_item(path: str) -> Item:
