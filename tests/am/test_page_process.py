@@ -19,7 +19,7 @@ import pytest
 from starlette import applications
 
 import tony
-from tests.am.test_web_listener import report
+from tests.am.test_fallback_page import report
 from tests.facts import mentions
 from tests.support.waiting import wait_until
 from tests.web.sample_jobs import keep
@@ -208,7 +208,7 @@ from pathlib import Path
 from tony.am.web_listener import WebListener
 from tony.am.page_process import PageProcess
 from tony.schedulers.allocator_interface import PageProxy
-from tests.am.test_web_listener import report
+from tests.am.test_fallback_page import report
 
 async def main():
     page_proxy = PageProxy(peers=("127.0.0.1",), proxy="", packages=sys.argv[2])

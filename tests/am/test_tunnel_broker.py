@@ -16,7 +16,7 @@ from tests.am.in_process_job import InProcessJob, play, succeed
 from tests.core.specs import OK, workers
 from tests.support.fake_executor import FakeExecutor
 from tests.support.waiting import wait_until
-from tony.am.connection_limits import raise_tunnel_limit
+from tony.am.open_file_limit import raise_tunnel_limit
 from tony.am.tunnel_broker import TunnelBroker
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId

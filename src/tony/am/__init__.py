@@ -11,5 +11,5 @@ new address.
 
 Clients get reports (`subscribers`), output (`log_relay`), metrics (`metrics_store`), stack traces (`stack_relay`) and
 connections to ports of tasks (`tunnel_broker`). `web_listener` listens for the cluster's proxy; `page_process` starts
-the process that serves the pages where the web packages are installed, else there is one plain page.
+the process that serves the pages where the web packages are installed, else there is only the `fallback_page`.
 """

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony import clock
-from tony.am import connection_limits
+from tony.am import open_file_limit
 from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import JobFinishedError, Master
 from tony.am.recovery import apply_stored_kill_requests, recover_state
@@ -84,7 +84,7 @@ def run(create_allocator: Callable[[PreparedJob], ContainerAllocator]) -> int:
     settle()
     folder = JobFolder(Path(sys.argv[1]))
     hear_signals()
-    allow_open_files(connection_limits.AM_OPEN_FILES)
+    allow_open_files(open_file_limit.AM_OPEN_FILES)
     set_not_dumpable()  # token and keys are in memory
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE, force=True)
@@ -183,7 +183,7 @@ async def _begin(
     record, folder = job.record, job.folder
     parts.allocator = create_allocator(job)  # first: if something fails below, the scheduler can be notified
     _check_site_policy(record.spec)
-    connection_limits.allow_connections(record.spec)
+    open_file_limit.allow_connections(record.spec)
     if record.framework_path:
         sys.path.append(record.framework_path)
     credentials = from_plain(JobCredentials, json.loads(folder.credentials.read_text("utf-8")), ignore_unknown=True)

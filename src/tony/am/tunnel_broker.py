@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tony import clock
-from tony.am.connection_limits import raise_tunnel_limit
+from tony.am.open_file_limit import raise_tunnel_limit
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import Raw

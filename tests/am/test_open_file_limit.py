@@ -23,7 +23,7 @@ _CODE = """
 import json, resource, sys
 sys.path.insert(0, sys.argv[1])
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[3]), int(sys.argv[4])))
-from tony.am.connection_limits import allow_connections
+from tony.am.open_file_limit import allow_connections
 from tony.errors import InfraError
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec

@@ -1,4 +1,4 @@
-"""File descriptor limits: the connection of each executor is an open file of the AM."""
+"""The limit of open files: the connection of each executor is an open file of the AM."""
 
 from __future__ import annotations
 
