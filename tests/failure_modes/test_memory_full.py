@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.lab import Lab, kill, until
 from tests.failure_modes.job_processes import children, parts_of
 from tests.failure_modes.unknown_users import become_other_user
-from tony.linux import cgroup
+from tony.linux import container_cgroup
 
 pytestmark = pytest.mark.e2e
 
@@ -29,7 +29,7 @@ def small_machine(lab: Lab) -> Iterator[Lab]:
 
     In truth a control group around everything that is started.
     """
-    made = cgroup.create(f"test-full-{lab.root.name}", FULL_AT, None)
+    made = container_cgroup.create(f"test-full-{lab.root.name}", FULL_AT, None)
     if not made:
         pytest.skip("no control group with a memory limit may be made here")
     lab.env["TONY_SET_SCHEDULER__LOCAL__MEMORY"] = "8g"
@@ -39,8 +39,8 @@ def small_machine(lab: Lab) -> Iterator[Lab]:
         yield lab
     finally:
         lab.close()
-        cgroup.kill(made)
-        assert cgroup.remove(made), "control groups are left"
+        container_cgroup.kill(made)
+        assert container_cgroup.remove(made), "control groups are left"
 
 
 def score(pid: int) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.waiting import block_until
 from tony import clock
-from tony.linux import cgroup, process_usage
+from tony.linux import container_cgroup, process_usage
 from tony.linux.process_usage import ProcessUsage
 
 #: Seconds until what must happen counts as never happening.
@@ -229,12 +229,12 @@ def test_a_limit_of_version_1_is_known(tmp_path: Path) -> None:
         cpu__cfs_quota_us="50000\n",
         cpu__stat="nr_periods 10\nnr_throttled 5\nthrottled_time 2000000\n",
     )
-    assert cgroup.has_cpu_limit(folder)
-    assert cgroup.read_throttling(folder) == (10, 5, 0.002)
+    assert process_usage._has_cpu_limit(folder)
+    assert process_usage._read_throttling(folder) == (10, 5, 0.002)
 
 
 def test_our_own_groups_are_found() -> None:
-    assert all(os.path.isdir(folder) for folder in cgroup.list_own_folders())
+    assert all(os.path.isdir(folder) for folder in container_cgroup.list_own_folders())
 
 
 def test_the_network_is_that_of_the_namespace() -> None:

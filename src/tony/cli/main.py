@@ -76,7 +76,7 @@ COMMANDS = {name: text for group in COMMAND_GROUPS.values() for name, text in gr
 #: Command -> its module below `commands/`, if that has several.
 _SHARED_MODULES = {
     **dict.fromkeys(("kill", "restart", "log-level"), "job_requests"),
-    **dict.fromkeys(("pin", "purge"), "history_retention"),
+    **dict.fromkeys(("pin", "purge"), "retention"),
     **dict.fromkeys(("cluster-submit", "local-submit", "notebook-submit"), "legacy_submit"),
 }
 #: Hidden names of commands that other schedulers use.

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tony import clock
-from tony.linux import cgroup, process
-from tony.linux.kernel_files import parse_number, read_number, read_words
+from tony.linux import container_cgroup, process
+from tony.linux.kernel_files import parse_number, read_number, read_text, read_words
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -58,8 +58,10 @@ class ProcessUsage:
 
     def __init__(self, folders: Sequence[str] = (), since: float | None = None, leisure: float = _LEISURE) -> None:
         self._folders = tuple(folders)
-        self._limited = [folder for folder in (*folders, *cgroup.list_own_folders()) if cgroup.has_cpu_limit(folder)]
-        self._kills_before = cgroup.oom_kills(self._folders)
+        self._limited = [
+            folder for folder in (*folders, *container_cgroup.list_own_folders()) if _has_cpu_limit(folder)
+        ]
+        self._kills_before = container_cgroup.oom_kills(self._folders)
         self._known: dict[int, _Process] = {}
         self._debts: dict[int, list[tuple[float, tuple[float, ...]]]] = {}
         self._before: dict[str, float] = _read_group_counters(self._folders)
@@ -84,7 +86,7 @@ class ProcessUsage:
         }
         values.update(self._measure_shared(list(seen), now))
         if self._folders:
-            values["oom-kills"] = float(cgroup.oom_kills(self._folders) - self._kills_before)
+            values["oom-kills"] = float(container_cgroup.oom_kills(self._folders) - self._kills_before)
         if seen and (network := _network(next(iter(seen)))):
             values.update(self._rates(dict(zip(("net-in", "net-out"), network, strict=True)), elapsed))
         if elapsed:
@@ -122,7 +124,7 @@ class ProcessUsage:
         """Return the share of time in which a CPU limit was effective; of several limits the highest."""
         worst = None
         for folder in self._limited:
-            periods, throttled, seconds = cgroup.read_throttling(folder)
+            periods, throttled, seconds = _read_throttling(folder)
             names = (f"{folder} periods", f"{folder} throttled", f"{folder} seconds")
             gained = self._rates(dict(zip(names, (periods, throttled, seconds), strict=True)), elapsed)
             if len(gained) == len(names):
@@ -250,3 +252,16 @@ def _read_group_counters(folders: Sequence[str]) -> dict[str, float]:
         if nanoseconds is not None and "cpu" not in found:
             found["cpu"] = nanoseconds * 1e-9
     return found
+
+
+def _has_cpu_limit(folder: str) -> bool:
+    """Return True if a group may use only so much CPU time in each period."""
+    quota = read_text(f"{folder}/cpu.max").split()[:1] or [read_text(f"{folder}/cpu.cfs_quota_us").strip()]
+    return parse_number(quota[0]) is not None
+
+
+def _read_throttling(folder: str) -> tuple[float, float, float]:
+    """Return the periods of a group's CPU limit, in how many it was reached, and the seconds that processors waited."""
+    found = read_words(f"{folder}/cpu.stat")
+    seconds = float(found.get("throttled_usec", 0)) * 1e-6 or float(found.get("throttled_time", 0)) * 1e-9
+    return float(found.get("nr_periods", 0)), float(found.get("nr_throttled", 0)), seconds

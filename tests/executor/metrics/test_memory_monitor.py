@@ -13,7 +13,7 @@ from tests.executor.fake_am import Master
 from tests.facts import mentions
 from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.program.process_tree import ProcessTree
-from tony.linux import cgroup
+from tony.linux import container_cgroup
 from tony.model.program_exit import ExitReason
 from tony.protocol import executor_messages as msg
 
@@ -26,12 +26,12 @@ EATER = "import time; x = [bytearray(b'x') * (1 << 20) for _ in range(256)]; tim
 @pytest.fixture
 def group() -> Iterator[tuple[str, ...]]:
     """A real control group with a limit of 64 MiB."""
-    folders = cgroup.create(f"test-{os.getpid()}-{os.urandom(3).hex()}", 64 * MIB, 512)
+    folders = container_cgroup.create(f"test-{os.getpid()}-{os.urandom(3).hex()}", 64 * MIB, 512)
     if not folders:
         pytest.skip("no control group with a memory limit may be made here")
     yield folders
-    cgroup.kill(folders)
-    assert cgroup.remove(folders)
+    container_cgroup.kill(folders)
+    assert container_cgroup.remove(folders)
 
 
 def test_a_program_above_its_limit_is_killed_and_classified(master: Master, guest: Start) -> None:
@@ -120,12 +120,12 @@ def test_group_holds_all_and_is_emptied(master: Master, guest: Start, group: tup
     master.wait(msg.Ready)
     master.start()
     master.wait(msg.ProgramStarted)
-    master.until(lambda: len(cgroup.processes(group)) == 3)
+    master.until(lambda: len(container_cgroup.processes(group)) == 3)
     beat = master.wait(msg.Heartbeat, lambda each: each.memory is not None)
     assert beat.memory is not None
     assert 0 < beat.memory <= 64 * MIB
     executor.process.kill()
-    master.until(lambda: not cgroup.processes(group))
+    master.until(lambda: not container_cgroup.processes(group))
 
 
 @pytest.mark.parametrize(("before", "measured"), [("4096", False), (str(64 * MIB), True), (None, True)])

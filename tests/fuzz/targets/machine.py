@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
-from tony.linux import cgroup, socket_owners
+from tony.linux import container_cgroup, socket_owners
 from tony.linux.inotify import Inotify, InotifyMask
 from tony.linux.process import parse_stat
 from tony.schedulers.local.claims.machine_capacity import measure, parse_gpu_list
@@ -36,15 +36,15 @@ def groups(data: bytes) -> None:
     (root / "proc/self/cgroup").write_bytes(own)
     (root / "proc/self/mountinfo").write_bytes(mounts)
     (root / "sys/fs/cgroup").mkdir(parents=True)
-    cgroup.remove(cgroup.create("x", 1000, 1024, root), timeout=0.0)
+    container_cgroup.remove(container_cgroup.create("x", 1000, 1024, root), timeout=0.0)
     group = root / "group"
     group.mkdir()
     for name, content in zip(_GROUP_FILES, files, strict=False):
         (group / name).write_bytes(content)
     folders = [str(group)]
-    numbers = [cgroup.oom_kills(folders), cgroup.peak(folders), cgroup.usage(folders)]
+    numbers = [container_cgroup.oom_kills(folders), container_cgroup.peak(folders), container_cgroup.usage(folders)]
     assert all(number is None or number >= 0 for number in numbers)
-    assert all(pid >= 0 for pid in cgroup.processes(folders))
+    assert all(pid >= 0 for pid in container_cgroup.processes(folders))
     _measured(root, b"", b"")
 
 

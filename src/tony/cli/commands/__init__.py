@@ -7,7 +7,7 @@ timeline, metrics, top, compare, open    show timelines, metrics, web pages
 advise, waste                            recommend and report savings
 job_requests, stacks, proxy              act on a running job: kill, restart, log-level...
 portal, login                            serve web pages, authenticate
-history_retention                        keep or delete history: pin, purge
+retention                                keep or delete history: pin, purge
 trace, replay                            export a trace, verify an event log
 validate, settings, convert              job files
 mini, completion, version                everything else

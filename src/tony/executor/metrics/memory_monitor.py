@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tony.executor.program.process_tree import ProcessTree
-from tony.linux import cgroup, process
+from tony.linux import container_cgroup, process
 from tony.units import format_size
 
 #: Minimum seconds between measurements.
@@ -46,17 +46,17 @@ class MemoryMonitor:
         self._on_pids = on_pids
         self._measured: int | None = None
         self._highest = 0
-        cgroup.reset_peak(process_tree.folders)
+        container_cgroup.reset_peak(process_tree.folders)
         self._kills_before = _count_kills(process_tree)
-        self._full_before = cgroup.times_full(process_tree.folders)
-        peak = cgroup.peak(process_tree.folders)
+        self._full_before = container_cgroup.times_full(process_tree.folders)
+        peak = container_cgroup.peak(process_tree.folders)
         self._peak_before = peak or 0
         # The kernel keeps limit and peak: an executor that need not measure wakes only for its heartbeats.
         self._left_to_kernel = peak is not None and peak <= _NEGLIGIBLE_BYTES
 
     def read_usage(self) -> int | None:
         """Return the bytes used now, or when last measured."""
-        return cgroup.usage(self._process_tree.folders) if self._process_tree.folders else self._measured
+        return container_cgroup.usage(self._process_tree.folders) if self._process_tree.folders else self._measured
 
     def read_peak(self, largest_process: int) -> int | None:
         """Return the peak usage in bytes.
@@ -68,7 +68,7 @@ class MemoryMonitor:
         folders = self._process_tree.folders
         if not folders:
             return max(self._highest, largest_process) or None
-        peak = cgroup.peak(folders)
+        peak = container_cgroup.peak(folders)
         if peak is not None and (peak > self._peak_before or not self._highest):
             return peak
         return self._highest or None
@@ -114,7 +114,7 @@ class MemoryMonitor:
 
     def _was_reached(self, peak: int | None) -> bool:
         """Return True if the kernel killed because of the limit, not because the machine ran out of memory."""
-        times = cgroup.times_full(self._process_tree.folders)
+        times = container_cgroup.times_full(self._process_tree.folders)
         if times is not None:
             return times > (self._full_before or 0)
         return peak is None or peak > self._limit - _LARGEST_ALLOCATION
@@ -122,7 +122,7 @@ class MemoryMonitor:
     def _is_within(self) -> bool:
         if self._process_tree.folders:
             # Only needed where the kernel keeps no peak of its own, but cheap everywhere.
-            self._highest = max(self._highest, cgroup.usage(self._process_tree.folders) or 0)
+            self._highest = max(self._highest, container_cgroup.usage(self._process_tree.folders) or 0)
             return True
         pids = self._process_tree.list_descendants()
         self._on_pids(pids)
@@ -140,4 +140,4 @@ class MemoryMonitor:
 
 def _count_kills(process_tree: ProcessTree) -> int:
     """Return the number of OOM kills: in the control group, or else on the whole machine."""
-    return cgroup.oom_kills(process_tree.folders) if process_tree.folders else process.machine_oom_kills()
+    return container_cgroup.oom_kills(process_tree.folders) if process_tree.folders else process.machine_oom_kills()

@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Sequence
 
-from tony.linux import cgroup, process
+from tony.linux import container_cgroup, process
 
 #: Seconds to wait for killed processes to be gone; longer than that means that they are stuck in the kernel.
 KILL_TIMEOUT_SECONDS = 10.0
@@ -46,7 +46,7 @@ class ProcessTree:
         children = process.list_own_children()
         if children is None:
             return None
-        return {*children} <= {*self._helpers()} and not cgroup.processes(self.folders)
+        return {*children} <= {*self._helpers()} and not container_cgroup.processes(self.folders)
 
     def select_unmarked(self, pids: Sequence[int]) -> list[int]:
         """Return those that a search by the marker would not find."""
@@ -55,7 +55,7 @@ class ProcessTree:
 
     def list_contained(self) -> list[int]:
         """Return those below the executor and in the control group; a runaway is found only by `all`."""
-        return list(dict.fromkeys([*self.list_descendants(), *cgroup.processes(self.folders)]))
+        return list(dict.fromkeys([*self.list_descendants(), *container_cgroup.processes(self.folders)]))
 
     def list_all(self) -> list[int]:
         """Return those that any handle finds. Reads every process of the machine."""
@@ -94,7 +94,7 @@ class ProcessTree:
             found = self.list_all()
             for pid in found:
                 process.send(pid, signal.SIGKILL)
-            found = list(dict.fromkeys([*found, *cgroup.kill(self.folders)]))
+            found = list(dict.fromkeys([*found, *container_cgroup.kill(self.folders)]))
             killed = killed or bool(found)
             clean = 0 if found else clean + 1
             # Where only a search can tell, search twice: a process in the middle of exec shows no environment. Where

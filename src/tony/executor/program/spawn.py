@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from resource import struct_rusage
 
 from tony.executor.program.program_environment import LaunchFailedError, check_sizes
-from tony.linux import cgroup, oom_score, os_errors, process
+from tony.linux import container_cgroup, oom_score, os_errors, process
 
 #: The first word of each command in a line: at its beginning, behind a separator, in backticks or `$(...)`.
 _FIRST_WORDS = re.compile(r"(?:^|[`;&|(\n])\s*([^\s`;&|()<>\"']+)")
@@ -50,7 +50,7 @@ def spawn(
 
     def prepare() -> None:
         process.die_with_parent(parent)
-        cgroup.enter(groups, 0)
+        container_cgroup.enter(groups, 0)
 
     try:
         with oom_score.get_own_score().children(oom_score.OomScoreOffset.PROGRAM):

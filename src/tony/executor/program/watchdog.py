@@ -22,7 +22,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 
 from tony.isolated_interpreter import command
-from tony.linux import cgroup, oom_score, process
+from tony.linux import container_cgroup, oom_score, process
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def _watch(pipe: int, marker: str, folders: Sequence[str]) -> None:
             break
     if not messages.farewell:
         _kill_and_report("the executor died", marker, folders, messages.reported)
-    cgroup.remove(folders)
+    container_cgroup.remove(folders)
 
 
 class _Messages:
@@ -253,6 +253,6 @@ def _kill_all(marker: str, folders: Sequence[str], reported: dict[int, int]) -> 
             reported.setdefault(each, process.start_time(each) or 0)
         found = {*process.with_marker(marker), *pointed_out, *below} - {own}
         killed = [pid for pid in found if process.is_alive(pid) and process.send(pid, signal.SIGKILL)]
-        return killed + cgroup.kill(folders)
+        return killed + container_cgroup.kill(folders)
 
     return process.kill_until_none(kill, _KILL_TIMEOUT_SECONDS)

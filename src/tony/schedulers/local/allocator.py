@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Sequence
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.isolated_interpreter import command
-from tony.linux import cgroup, os_errors, process
+from tony.linux import container_cgroup, os_errors, process
 from tony.linux.resource_limits import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.protocol.launch import AmCredentials, TaskPart
@@ -217,7 +217,7 @@ class LocalAllocator(ContainerAllocator):
             if held.cause or self._sink is None:  # it failed because we ended it
                 self._finish_unstarted(held)
                 return
-            cgroup.remove(held.groups)
+            container_cgroup.remove(held.groups)
             self._forget(held)
             why = os_errors.describe_os_error(error)
             raise SchedulerError(f"cannot start the executor of {task.id}: {why}") from error

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tony.linux import cgroup, process
+from tony.linux import container_cgroup, process
 from tony.linux.thread_pools import to_thread
 from tony.model.state_directory import JobFolder
 from tony.schedulers.local.containers.container_recovery import LaunchRecord, read_launch_record
@@ -72,7 +72,9 @@ def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
         False also where the kernel does not list a process's children.
     """
     children = process.list_own_children()
-    return children is not None and not _find_orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
+    return (
+        children is not None and not _find_orphans(children, executors) and container_cgroup.remove(groups, timeout=0.0)
+    )
 
 
 def end_job(job_id: str, launched: LaunchRecord, kept: Collection[str] = ()) -> bool:
@@ -226,12 +228,12 @@ def _end(found: Callable[[], Collection[int]], groups: Sequence[str], family: Ma
         nonlocal left
         same = (pid for pid, start in family.items() if _is_same(pid, start))
         left = {*found(), *same} - {os.getpid()}
-        killed = [pid for pid in left if process.send(pid, signal.SIGKILL)] + cgroup.kill(groups)
+        killed = [pid for pid in left if process.send(pid, signal.SIGKILL)] + container_cgroup.kill(groups)
         left.update(killed)
         return killed
 
     process.kill_until_none(kill, _KILL_SECONDS)
-    return cgroup.remove(groups) and not left
+    return container_cgroup.remove(groups) and not left
 
 
 class OrphanCleanup:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tony import isolated_interpreter
-from tony.linux import process_title
+from tony.linux import process_identity
 from tony.linux.file_descriptors import close_others
 from tony.model import codec
 from tony.protocol.launch import LaunchContext
@@ -177,7 +177,7 @@ def _run_as_server(connection: socket.socket) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         close_others({connection.fileno()})
-        process_title.assume(f"{__name__} of {os.getppid()}")
+        process_identity.assume(f"{__name__} of {os.getppid()}")
         _serve(connection)
     except BaseException:  # outermost frame of the process
         sys.excepthook(*sys.exc_info())
@@ -206,7 +206,7 @@ def _handle(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
     if "reap" in request:
         return {"status": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
     env = {**request["env"], **os.environ, **request["env"]}
-    if isolated_interpreter.module_of(request["argv"]) is None or not process_title.fits_title(request["env"]):
+    if isolated_interpreter.module_of(request["argv"]) is None or not process_identity.fits_environ(request["env"]):
         return {"pid": _execute(request["argv"], request["folder"], env, files)}
     pid = os.fork()
     if pid == 0:
@@ -232,7 +232,7 @@ def _become(argv: Sequence[str], folder: str, env: Mapping[str, str], files: Seq
         close_others(kept)
         os.chdir(folder)
         module = isolated_interpreter.module_of(argv)
-        process_title.assume(f"{module} in {folder}", env)
+        process_identity.assume(f"{module} in {folder}", env)
         isolated_interpreter.enter(argv)
     except BaseException:
         sys.excepthook(*sys.exc_info())

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 
-from tony.linux import cgroup, process
+from tony.linux import container_cgroup, process
 from tony.model.ids import TaskId
 from tony.model.staged_files import StagedRole
 from tony.protocol.launch import AmCredentials, ContainerPart, LaunchContext, TaskPart
@@ -43,7 +43,7 @@ class TaskLauncher:
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
         markers = {PROGRAM_VARIABLE: build_marker(folder.job_id, held.id)}
         interpreter = localize(staged, self._job.home.cache, folder.work_of(task), markers)
-        held.groups = cgroup.create(
+        held.groups = container_cgroup.create(
             f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
         )
         record_launch(folder.remains, groups=held.groups)

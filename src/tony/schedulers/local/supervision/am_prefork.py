@@ -188,7 +188,7 @@ def _forget_client(kept: Collection[int]) -> None:
 
 
 def _become_am(content: bytes, ready: int) -> NoReturn:
-    from tony.linux import process_title
+    from tony.linux import process_identity
 
     folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -196,6 +196,6 @@ def _become_am(content: bytes, ready: int) -> NoReturn:
         os.dup2(output, target)
     os.close(output)
     os.chdir(folder)
-    process_title.assume(f"tony.schedulers.local.supervision.supervisor {folder}")
+    process_identity.assume(f"tony.schedulers.local.supervision.supervisor {folder}")
     isolated_interpreter.settle()
     isolated_interpreter.enter([*argv, str(ready)])

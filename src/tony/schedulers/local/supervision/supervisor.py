@@ -28,7 +28,7 @@ from typing import Any
 
 from tony import clock, isolated_interpreter
 from tony.errors import ExitCode
-from tony.linux import liveness_lock, os_errors, process, process_title
+from tony.linux import liveness_lock, os_errors, process, process_identity
 from tony.linux.file_descriptors import DescriptorQueue
 from tony.linux.files import replace_file
 from tony.model.state_directory import JobFolder
@@ -146,11 +146,11 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         if am == 0:
             for number, handler in usual.items():
                 signal.signal(number, handler)
-            process_title.assume(f"tony.am.main {folder.path}")
+            process_identity.assume(f"tony.am.main {folder.path}")
             return attempt(not deaths)
         if not usual:
             usual.update({number: signal.signal(number, signal.SIG_IGN) for number in _IGNORED})
-            process_title.assume(f"{__name__} {folder.path}")
+            process_identity.assume(f"{__name__} {folder.path}")
             os.close(pipe)
         code = os.waitstatus_to_exitcode(_wait(am))
         if folder.summary.exists():

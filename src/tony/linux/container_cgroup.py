@@ -297,19 +297,6 @@ def usage(folders: Sequence[str]) -> int | None:
     return max(0, current - (idle or 0))
 
 
-def has_cpu_limit(folder: str) -> bool:
-    """Return True if a group may use only so much CPU time in each period."""
-    quota = read_text(f"{folder}/cpu.max").split()[:1] or [read_text(f"{folder}/cpu.cfs_quota_us").strip()]
-    return parse_number(quota[0]) is not None
-
-
-def read_throttling(folder: str) -> tuple[float, float, float]:
-    """Return the periods of a group's CPU limit, in how many it was reached, and the seconds that processors waited."""
-    found = read_words(f"{folder}/cpu.stat")
-    seconds = float(found.get("throttled_usec", 0)) * 1e-6 or float(found.get("throttled_time", 0)) * 1e-9
-    return float(found.get("nr_periods", 0)), float(found.get("nr_throttled", 0)), seconds
-
-
 def _number(folders: Sequence[str], *files: str) -> int | None:
     for folder in folders:
         for file in files:

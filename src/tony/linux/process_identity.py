@@ -30,7 +30,7 @@ def assume(title: str, environ: Mapping[str, str] | None = None) -> None:
     _write(arg_start, arg_end, os.fsencode(title))  # last: a reader that sees the new name sees the new environment
 
 
-def fits_title(environ: Mapping[str, str]) -> bool:
+def fits_environ(environ: Mapping[str, str]) -> bool:
     """Return True if /proc would show all of these: the room is that of the environment at exec."""
     _, _, env_start, env_end = _places()
     return len(_lines(environ)) < env_end - env_start

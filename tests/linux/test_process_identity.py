@@ -8,10 +8,10 @@ from typing import Any
 #: Forks, takes another identity in the fork, and prints what that one shows.
 PROGRAM = """
 import json, os, sys
-from tony.linux import process_title
+from tony.linux import process_identity
 from tony.linux.process import has_marker
 if os.fork() == 0:
-    process_title.assume(sys.argv[1], json.loads(sys.argv[2]))
+    process_identity.assume(sys.argv[1], json.loads(sys.argv[2]))
     shown = lambda name: open(f"/proc/self/{name}", "rb").read().rstrip(b"\\0").decode()
     child = os.popen("env | grep -v ^_= | sort").read().split()
     print(json.dumps({"title": shown("cmdline"), "environ": shown("environ"), "os": dict(os.environ), "child": child,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.linux import cgroup, process
+from tony.linux import container_cgroup, process
 
 MIB = 1 << 20
 
@@ -87,7 +87,7 @@ def content(path: Path) -> str:
 def test_v1_limits_memory_with_swap_and_weighs_cpu(v1: Path) -> None:
     """One folder per controller, below our own group, with slashes of the name replaced."""
     memory, cpu = v1 / "sys/fs/cgroup/memory/user/me/tony/job-1", v1 / "sys/fs/cgroup/cpu/tony/job-1"
-    assert (str(memory), str(cpu)) == cgroup.create("job/1", 64 * MIB, 2048, root=v1)
+    assert (str(memory), str(cpu)) == container_cgroup.create("job/1", 64 * MIB, 2048, root=v1)
     assert content(memory / "memory.limit_in_bytes").startswith(str(64 * MIB))
     assert content(memory / "memory.memsw.limit_in_bytes").startswith(str(64 * MIB))
     assert content(cpu / "cpu.shares") == "2048"
@@ -96,7 +96,7 @@ def test_v1_limits_memory_with_swap_and_weighs_cpu(v1: Path) -> None:
 def test_v2_limits_memory_and_forbids_swap(v2: Path) -> None:
     """The one folder has limit, no swap and the weight that the kernel would compute from shares."""
     folder = v2 / "sys/fs/cgroup/user.slice/me/tony/job-1"
-    assert (str(folder),) == cgroup.create("job-1", 64 * MIB, 2048, root=v2)
+    assert (str(folder),) == container_cgroup.create("job-1", 64 * MIB, 2048, root=v2)
     assert content(folder / "memory.max").startswith(str(64 * MIB))
     assert content(folder / "memory.swap.max").startswith("0")
     assert content(folder / "cpu.weight").startswith("79")
@@ -105,8 +105,8 @@ def test_v2_limits_memory_and_forbids_swap(v2: Path) -> None:
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_counters_are_read_in_both_versions(version: str, request: pytest.FixtureRequest) -> None:
     """Kills, peak and usage (without idle file contents) come from where each version keeps them."""
-    folders = cgroup.create("job-1", None, None, root=request.getfixturevalue(version))
-    assert (cgroup.oom_kills(folders), cgroup.peak(folders), cgroup.usage(folders)) == (
+    folders = container_cgroup.create("job-1", None, None, root=request.getfixturevalue(version))
+    assert (container_cgroup.oom_kills(folders), container_cgroup.peak(folders), container_cgroup.usage(folders)) == (
         3,
         8192,
         3072,
@@ -115,26 +115,26 @@ def test_counters_are_read_in_both_versions(version: str, request: pytest.Fixtur
 
 def test_the_v1_peak_is_reset(v1: Path) -> None:
     """The next task attempt's peak is its own."""
-    folders = cgroup.create("job-1", None, None, root=v1)
-    cgroup.reset_peak(folders)
+    folders = container_cgroup.create("job-1", None, None, root=v1)
+    container_cgroup.reset_peak(folders)
     assert (Path(folders[0]) / "memory.max_usage_in_bytes").read_text().startswith("0")
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_entering_and_members(version: str, request: pytest.FixtureRequest) -> None:
     """A process is entered into every folder; members of groups below count as well."""
-    folders = cgroup.create("job-1", None, None, root=request.getfixturevalue(version))
-    cgroup.enter(folders, 4711)
+    folders = container_cgroup.create("job-1", None, None, root=request.getfixturevalue(version))
+    container_cgroup.enter(folders, 4711)
     assert {content(Path(folder) / "cgroup.procs") for folder in folders} == {"4711"}
     tree(Path(folders[0]), {"below/cgroup.procs": "4712\n"})
-    assert cgroup.processes(folders) == [4711, 4712]
+    assert container_cgroup.processes(folders) == [4711, 4712]
 
 
 def test_v2_kills_a_group_at_once(v2: Path) -> None:
     """Where the kernel kills whole groups, that is used."""
-    (folder,) = folders = cgroup.create("job-1", None, None, root=v2)
+    (folder,) = folders = container_cgroup.create("job-1", None, None, root=v2)
     (Path(folder) / "cgroup.procs").write_text(f"{2**22 + 1}\n")
-    assert cgroup.kill(folders) == [2**22 + 1]
+    assert container_cgroup.kill(folders) == [2**22 + 1]
     assert content(Path(folder) / "cgroup.kill") == "1"
 
 
@@ -150,38 +150,38 @@ def test_v2_group_with_processes_looks_above(v2: Path, monkeypatch: pytest.Monke
         },
     )
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert cgroup.create("job-1", MIB, None, root=v2) == (str(v2 / "sys/fs/cgroup/user.slice/me/tony/job-1"),)
+    assert container_cgroup.create("job-1", MIB, None, root=v2) == (str(v2 / "sys/fs/cgroup/user.slice/me/tony/job-1"),)
 
 
 def test_v2_root_leaves_groups_alone_that_are_not_delegated(v2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root could write anywhere, but a group without the manager's mark is the manager's."""
     tree(v2, {"proc/self/cgroup": "0::/user.slice/me/app.scope\n"})
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert cgroup.create("job-1", MIB, None, root=v2) == ()
+    assert container_cgroup.create("job-1", MIB, None, root=v2) == ()
 
 
 def test_nothing_is_made_where_memory_is_not_controlled(v1: Path, tmp_path: Path) -> None:
     """No memory controller, or no groups at all: the caller measures."""
     (v1 / "proc/self/cgroup").write_text("2:cpu,cpuacct:/\n0::/\n")
-    assert cgroup.create("job-1", MIB, None, root=v1) == ()
-    assert cgroup.create("job-1", MIB, None, root=tmp_path / "nowhere") == ()
+    assert container_cgroup.create("job-1", MIB, None, root=v1) == ()
+    assert container_cgroup.create("job-1", MIB, None, root=tmp_path / "nowhere") == ()
 
 
 def test_v1_without_permission_makes_nothing(v1: Path) -> None:
     """A limit that cannot be written means no group, and no folder left behind."""
     (v1 / "sys/fs/cgroup/memory/user/me/tony/job-1/memory.limit_in_bytes").unlink()
-    assert cgroup.create("job-1", MIB, None, root=v1) == ()
+    assert container_cgroup.create("job-1", MIB, None, root=v1) == ()
 
 
 def test_no_folders_means_nothing_to_do() -> None:
     """All functions take what `create` answered, nothing included."""
-    assert cgroup.oom_kills(()) == 0
-    assert cgroup.peak(()) is None
-    assert cgroup.usage(()) is None
-    assert cgroup.processes(()) == []
-    assert cgroup.kill(()) == []
-    assert cgroup.remove(())
-    cgroup.enter((), 0)
+    assert container_cgroup.oom_kills(()) == 0
+    assert container_cgroup.peak(()) is None
+    assert container_cgroup.usage(()) is None
+    assert container_cgroup.processes(()) == []
+    assert container_cgroup.kill(()) == []
+    assert container_cgroup.remove(())
+    container_cgroup.enter((), 0)
 
 
 # --- the machine we run on ----------------------------------------------------------------------------------------
@@ -189,19 +189,19 @@ def test_no_folders_means_nothing_to_do() -> None:
 
 @pytest.fixture
 def real() -> Iterator[tuple[str, ...]]:
-    folders = cgroup.create(f"test/{os.getpid()}-{os.urandom(3).hex()}", 64 * MIB, 512)
+    folders = container_cgroup.create(f"test/{os.getpid()}-{os.urandom(3).hex()}", 64 * MIB, 512)
     if not folders:
         pytest.skip("no control group with a memory limit may be made here")
     yield folders
-    cgroup.kill(folders)
-    assert cgroup.remove(folders)
+    container_cgroup.kill(folders)
+    assert container_cgroup.remove(folders)
     assert not Path(folders[0]).exists()
 
 
 def start_in(folders: tuple[str, ...], code: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-S", "-c", code],
-        preexec_fn=lambda: cgroup.enter(folders, 0),
+        preexec_fn=lambda: container_cgroup.enter(folders, 0),
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -209,11 +209,11 @@ def start_in(folders: tuple[str, ...], code: str) -> subprocess.Popen[str]:
 
 def test_real_group_kills_an_eater(real: tuple[str, ...]) -> None:
     """A process that wants more than the limit is killed by the kernel, and counted."""
-    before = cgroup.oom_kills(real)
+    before = container_cgroup.oom_kills(real)
     with start_in(real, "x = [bytearray(b'x') * (1 << 20) for _ in range(200)]") as eater:
         assert eater.wait(60) == -signal.SIGKILL
-    assert cgroup.oom_kills(real) == before + 1
-    peak = cgroup.peak(real)
+    assert container_cgroup.oom_kills(real) == before + 1
+    peak = container_cgroup.peak(real)
     assert peak is None or 32 * MIB < peak <= 64 * MIB
 
 
@@ -225,9 +225,11 @@ def test_real_group_is_killed_whole(real: tuple[str, ...]) -> None:
     child = start_in(real, code)
     assert child.stdout is not None
     pids = {int(child.stdout.readline()) for _ in range(3)}
-    assert set(cgroup.processes(real)) == pids
-    assert set(cgroup.kill(real)) == pids
+    assert set(container_cgroup.processes(real)) == pids
+    assert set(container_cgroup.kill(real)) == pids
     assert child.wait(20) == -signal.SIGKILL
     child.stdout.close()
-    assert process.kill_until_none(lambda: cgroup.processes(real), 20.0) <= 3  # the dead leave it a moment later
-    assert cgroup.processes(real) == []
+    assert (
+        process.kill_until_none(lambda: container_cgroup.processes(real), 20.0) <= 3
+    )  # the dead leave it a moment later
+    assert container_cgroup.processes(real) == []
