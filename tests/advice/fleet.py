@@ -12,7 +12,8 @@ from random import Random
 
 from tests.history.simulated_logs import entries
 from tests.support.simulation import Simulation
-from tony.advice.facts import Facts, Run, run_of
+from tony.advice.facts import Facts, Run
+from tony.advice.facts_builder import run_of
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.history.event_log import FORMAT, VERSION, Header, LogEntry, LogWriter, settings_digest

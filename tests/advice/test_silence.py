@@ -12,7 +12,8 @@ import pytest
 from tests.advice import jobs
 from tests.advice.fleet import Plan, facts, run, simulate
 from tony.advice.engine import advise
-from tony.advice.facts import Facts, is_same_job, run_of
+from tony.advice.facts import Facts, is_same_job
+from tony.advice.facts_builder import run_of
 from tony.advice.recommendation import Recommendation, Saving
 from tony.advice.wasted_hours import compute_unused
 from tony.history.metrics_reader import Peak

@@ -7,7 +7,8 @@ from functools import partial
 from itertools import islice
 
 from tony import clock
-from tony.advice.facts import Facts, Run, is_same_job, run_of
+from tony.advice.facts import Facts, Run, is_same_job
+from tony.advice.facts_builder import run_of
 from tony.advice.heuristic import RUNS_THAT_PROVE
 from tony.errors import RecordError, TonyError
 from tony.history import event_log

@@ -13,7 +13,7 @@ from tests.advice.fleet import START, Plan, simulate, write
 from tests.advice.jobs import PLANTED, healthy, load_own_facts, memory_over_asked
 from tests.cli.conftest import Tony
 from tests.facts import mentions
-from tony.advice.facts import run_of
+from tony.advice.facts_builder import run_of
 from tony.advice.facts_loader import read_run
 from tony.config.load import load
 from tony.history.event_log import segments
