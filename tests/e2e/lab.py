@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.child_modules import JobModules
 from tony.linux.process import is_alive, is_stopped, with_marker
 from tony.model.state_directory import Home, JobFolder
 
@@ -157,9 +158,11 @@ class Lab:
         env: Mapping[str, str] | None = None,
         timeout: float = CEILING,
         cwd: Path | None = None,
+        modules: JobModules | None = None,
     ) -> subprocess.CompletedProcess[str]:
+        tony = modules.tony_command() if modules else [TONY]
         return subprocess.run(
-            [*self.prefix, TONY, *map(str, arguments)],
+            [*self.prefix, *tony, *map(str, arguments)],
             env={**self.env, **(env or {})},
             cwd=cwd or self.root,
             stdin=subprocess.DEVNULL,
@@ -172,9 +175,15 @@ class Lab:
     def submit(self, job: Path, *arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
         return self.tony("submit", job, *self.options, *arguments, **kwargs)
 
-    def detach(self, job: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+    def detach(
+        self,
+        job: Path,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        modules: JobModules | None = None,
+    ) -> str:
         """Submits a job without following it; answers its id."""
-        done = self.tony("submit", job, "--detach", *self.options, *arguments, env=env)
+        done = self.tony("submit", job, "--detach", *self.options, *arguments, env=env, modules=modules)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.e2e.lab import Lab, until
-from tests.support.child_modules import module_setting
+from tests.support.child_modules import JobModules, module_words
 from tests.support.faults.injector import FaultInjector
 from tests.support.faults.plan import PlannedFault
 from tony.history.job_record import read_job
 from tony.model.state_directory import Home, JobFolder
 
-#: A setting of the local scheduler: executors that have the network faults that a test injects.
-FAULTY_EXECUTORS = module_setting("executor", "faulty_executor", "orders")
+#: Executors that have the network faults that a test injects.
+FAULTY_EXECUTOR = module_words("faulty_executor", "orders")
+FAULTY_NETWORK = JobModules(executor=FAULTY_EXECUTOR)
 TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
 #: Session 1 ends by an exit code of worker:1, once all tasks run; session 2 by its workers, once all tasks run and the
 #: gate is open.
@@ -59,13 +60,14 @@ class Rehearsal:
     Args:
         calm: session 1 does not fail by itself.
         gate: whether session 2 may end at once.
-        settings: of the command line.
+        modules: run in place of its AM and its executors.
     """
 
     def __init__(
         self,
         lab: Lab,
-        *settings: str,
+        modules: JobModules | None = None,
+        *,
         calm: bool = False,
         gate: bool = True,
         restarts: int = 1,
@@ -80,8 +82,7 @@ class Rehearsal:
         if gate:
             self.open_gate()
         text = JOB.format(restarts=restarts, out=self.out, head=head)
-        more = [word for setting in settings for word in ("--set", setting)]
-        self.job = lab.detach(lab.job_file(text, {"x.py": PROGRAM}), *more)
+        self.job = lab.detach(lab.job_file(text, {"x.py": PROGRAM}), modules=modules)
 
     @property
     def folder(self) -> JobFolder:

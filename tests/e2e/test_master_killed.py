@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.recorded_job import Rehearsal, once_in
-from tests.support.child_modules import module_setting
+from tests.support.child_modules import JobModules, module_words
 from tests.support.crashing_master import CrashPoint, CrashStage, read_injected
 from tests.support.faults.plan import MASTER, AfterEvent, JobIs, Kill, PlannedFault, SessionOpens, program
 from tony.linux import process
@@ -23,14 +23,14 @@ KILLS = 4
 DEADLY_STAGES = [stage for stage in CrashStage if stage is not CrashStage.FULL]
 
 
-def am_fault_setting(*points: CrashPoint) -> str:
-    """Return the setting that injects faults inside the AM."""
-    return module_setting("master", "crashing_master", *map(str, points))
+def build_crashing_master(*points: CrashPoint) -> tuple[str, ...]:
+    """Return the AM that has these faults, as a module and its arguments."""
+    return module_words("crashing_master", *map(str, points))
 
 
 def rehearse(lab: Lab, *points: CrashPoint, name: str) -> None:
     """Run the reference job while its AM dies: it ends as if nothing had happened."""
-    job = Rehearsal(lab, am_fault_setting(*points), name=name)
+    job = Rehearsal(lab, JobModules(master=build_crashing_master(*points)), name=name)
     status = lab.wait(job.job)
     injected = read_injected(job.folder)
     story = f"injected: {injected} of {points}\n{status}\nAMs logged:\n{job.said()[-6000:]}"
@@ -83,7 +83,7 @@ def test_the_master_is_killed_while_programs_run_restart_and_stop(lab: Lab) -> N
 
 def test_the_disk_is_full_in_the_midst_of_an_event(lab: Lab) -> None:
     """Half a line in the log and no room for the rest: the job ends with that as its cause, programs and all."""
-    job = Rehearsal(lab, am_fault_setting(CrashPoint(CrashStage.FULL, 20)), gate=False)
+    job = Rehearsal(lab, JobModules(master=build_crashing_master(CrashPoint(CrashStage.FULL, 20))), gate=False)
     status = lab.wait(job.job)
     assert (status["state"], status["exit_code"]) == ("failed", 3), status
     assert "not enough disk space in " in status["failure"]["reason"]

@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 
 from tests.e2e.lab import Lab
-from tests.e2e.recorded_job import FAULTY_EXECUTORS, TASKS, Rehearsal
-from tests.e2e.test_master_killed import DEADLY_STAGES, EVENTS, am_fault_setting
+from tests.e2e.recorded_job import FAULTY_EXECUTOR, TASKS, Rehearsal
+from tests.e2e.test_master_killed import DEADLY_STAGES, EVENTS, build_crashing_master
+from tests.support.child_modules import JobModules
 from tests.support.crashing_master import CrashPoint, read_injected
 from tests.support.faults import plan
 from tests.support.faults.plan import FaultTarget, Kill, PlannedFault, ProcessKind
@@ -58,8 +59,8 @@ def rehearse(lab: Lab, seed: int) -> None:
     chance = random.Random(seed)
     faults = [draw_fault(chance) for _ in range(chance.randint(1, 5))]
     crashes = [CrashPoint(chance.choice(DEADLY_STAGES), chance.randint(1, EVENTS)) for _ in range(chance.randint(0, 1))]
-    settings = [FAULTY_EXECUTORS, *([am_fault_setting(*crashes)] if crashes else [])]
-    job = Rehearsal(lab, *settings, restarts=6, head=HEAD, name=f"seed-{seed}")
+    modules = JobModules(executor=FAULTY_EXECUTOR, master=build_crashing_master(*crashes) if crashes else ())
+    job = Rehearsal(lab, modules, restarts=6, head=HEAD, name=f"seed-{seed}")
     with job.injector(*faults, seed=seed) as injector:
         status = lab.wait(job.job)
     fell = [*injector.injected, *read_injected(job.folder)]

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.lab import CEILING, Lab, until
 from tests.failure_modes.job_processes import children, parts_of
 from tests.failure_modes.refusals import running
-from tests.support.child_modules import module_setting
+from tests.support.child_modules import JobModules, module_words
 from tony.linux.process import is_alive
 
 pytestmark = pytest.mark.e2e
@@ -195,8 +195,8 @@ def lost(lab: Lab, job: str, cause: str, state: str = "failed", code: int = 3) -
 
 def test_the_am_is_killed_before_any_executor_registered(lab: Lab) -> None:
     """The next one continues with new executors or the existing ones; no program starts twice."""
-    late = module_setting("executor", "faulty_executor", "delay-ready=2")
-    job = lab.detach(lab.job_file('command = "echo ran"\n[roles.worker]\ninstances = 2\n'), "--set", late)
+    late = JobModules(executor=module_words("faulty_executor", "delay-ready=2"))
+    job = lab.detach(lab.job_file('command = "echo ran"\n[roles.worker]\ninstances = 2\n'), modules=late)
     os.kill(until(lambda: lab.status(job)["am"], "it lives")["pid"], signal.SIGKILL)
     status = lab.wait(job)
     assert (status["state"], status["session"], status["attempt"]) == ("succeeded", 1, 2)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.lab import Lab, kill, until
 from tests.scenarios.conftest import only_on
-from tests.support.child_modules import module_setting
+from tests.support.child_modules import JobModules, module_words
 
 pytestmark = pytest.mark.e2e
 
@@ -69,8 +69,8 @@ def said(status: dict[str, Any], session: int, count: int) -> dict[str, tuple[di
 def test_three_of_four_and_then_four_again(lab: Lab) -> None:
     """One executor of four is killed and not replaced: three continue, counted without gaps; then there are four."""
     room = lab.root / "room"
-    master = module_setting("master", "limited_allocator", str(room))
-    job = lab.detach(lab.job_file(JOB, {"who.py": WHO}), "--set", master)
+    master = JobModules(master=module_words("limited_allocator", str(room)))
+    job = lab.detach(lab.job_file(JOB, {"who.py": WHO}), modules=master)
     status = runs(lab, job, 1, 4)
     assert status["sizes"] == [{"role": "worker", "tasks": 4, "least": 2, "most": 4, "left_out": []}]
     room.write_text("3")

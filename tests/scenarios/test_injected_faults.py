@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
-from tests.e2e.recorded_job import FAULTY_EXECUTORS, Rehearsal, once_in
+from tests.e2e.recorded_job import FAULTY_NETWORK, Rehearsal, once_in
 from tests.scenarios.conftest import only_on
 from tests.support.faults.plan import (
     MASTER,
@@ -52,7 +52,7 @@ def test_faults_shorter_than_the_timeout_are_no_failure(lab: Lab) -> None:
 @only_on("local", why="replaces the executor's program, which has the faults of the network in it")
 def test_a_bad_network_loses_nothing(lab: Lab) -> None:
     """Messages lost, late and doubled, and a partition shorter than the time-out: each program starts and ends once."""
-    job = Rehearsal(lab, FAULTY_EXECUTORS, head='heartbeat_interval = "100ms"\nheartbeat_timeout = "60s"')
+    job = Rehearsal(lab, FAULTY_NETWORK, head='heartbeat_interval = "100ms"\nheartbeat_timeout = "60s"')
     faults = (
         PlannedFault(Drop(Traffic.MESSAGES, share=0.2), executor("worker:0")),
         PlannedFault(Drop(Traffic.COMMANDS, share=0.2), executor("worker:1")),
@@ -73,7 +73,11 @@ def test_a_bad_network_loses_nothing(lab: Lab) -> None:
 def test_a_partition_longer_than_the_time_out_costs_a_session(lab: Lab) -> None:
     """The executor that is not heard is ended and replaced before anything starts again: never two of one task."""
     job = Rehearsal(
-        lab, FAULTY_EXECUTORS, calm=True, gate=False, head='heartbeat_interval = "100ms"\nheartbeat_timeout = "3s"'
+        lab,
+        FAULTY_NETWORK,
+        calm=True,
+        gate=False,
+        head='heartbeat_interval = "100ms"\nheartbeat_timeout = "3s"',
     )
     before = job.wait_running(1)
     started = TaskReaches(WORKER, TaskMilestone.STARTED, session=1)

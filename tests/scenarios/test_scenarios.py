@@ -34,7 +34,7 @@ import pytest
 import tony
 from tests.e2e.lab import Lab, one_user, until
 from tests.scenarios.conftest import SCHEDULERS, only_on
-from tests.support.child_modules import module_setting
+from tests.support.child_modules import JobModules, module_words
 from tests.yarn.lab import YarnLab
 from tony.linux.process import is_alive
 
@@ -252,7 +252,8 @@ def test_e17_standalone_with_two_tasks_is_refused(lab: Lab) -> None:
 def test_e18_a_late_completion_should_pass(lab: Lab) -> None:
     """The report that a program ended comes a second late, many heartbeats after: nothing is lost by it."""
     head = 'heartbeat_interval = "100ms"\nheartbeat_timeout = "500ms"'
-    done = lab.submit(lab.roles(OK, head=head), "--set", module_setting("executor", "faulty_executor", "delay-exits=1"))
+    late = JobModules(executor=module_words("faulty_executor", "delay-exits=1"))
+    done = lab.submit(lab.roles(OK, head=head), modules=late)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

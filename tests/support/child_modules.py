@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tony.isolated_interpreter import command
 
@@ -15,11 +17,25 @@ def module_words(name: str, *arguments: str) -> tuple[str, ...]:
     return ("tony.testing.module_runner", str(_ROOT), f"tests.support.{name}", *arguments)
 
 
-def module_setting(key: Literal["executor", "master"], name: str, *arguments: str) -> str:
-    """Return the setting of the local scheduler that has it run: `tony submit --set SETTING`."""
-    return f"scheduler.local.{key}={' '.join(module_words(name, *arguments))}"
-
-
 def module_command(name: str, *arguments: str) -> list[str]:
     """Return its argv."""
     return command(*module_words(name, *arguments))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobModules:
+    """Modules that run in place of the AM and of the executors of a job on this machine.
+
+    Attributes:
+        master: a module of tony and its arguments (`module_words`); empty for production's, as is the next one.
+    """
+
+    master: tuple[str, ...] = ()
+    executor: tuple[str, ...] = ()
+
+    def tony_command(self) -> list[str]:
+        """Return the argv of a `tony` whose jobs on this machine run them."""
+        words = self.master or ("tony.am.main",)
+        if self.executor:
+            words = module_words("am_with_executor", json.dumps(self.executor), *words)
+        return [sys.executable, str(Path(__file__).with_name("faulty_tony.py")), json.dumps(words)]

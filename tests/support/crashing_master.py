@@ -1,6 +1,6 @@
 """An AM that dies, or finds its disk full, while it handles an event: faults that cannot be injected from outside.
 
-    --set module_setting("master", "crashing_master", "logged:9", "full:20")
+    JobModules(master=module_words("crashing_master", "logged:9", "full:20"))
 
 Its arguments are `CrashPoint`s; then an AM's usual arguments: the job directory and an optional descriptor of a pipe.
 Everything else is as in production, including the supervisor, which runs this program for each AM attempt.

@@ -1,6 +1,6 @@
 """An AM on a simulated machine whose number of containers is limited by a file, to test scaling down and up.
 
-    --set module_setting("master", "limited_allocator", "/tmp/room")
+    JobModules(master=module_words("limited_allocator", "/tmp/room"))
 
 The file holds a number, which may change at any time; without the file there is no limit. Running containers are kept;
 a container that is lost after the limit was lowered is not replaced. Everything else is as in production.

@@ -1,6 +1,6 @@
 """Run a module from outside this package as an executor or an AM, to inject faults into jobs on this machine.
 
-    --set 'scheduler.local.executor=tony.testing.module_runner /path/to/checkout tests.support.faulty_executor orders'
+    command("tony.testing.module_runner", "/path/to/checkout", "tests.support.faulty_executor", "orders")
 
 Those processes see the standard library and `tony` only: no site-packages, no PYTHONPATH. Its arguments are a folder to
 append to `sys.path`, the module's name, and the module's arguments.

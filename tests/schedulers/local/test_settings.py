@@ -6,7 +6,7 @@ import pytest
 
 from tony.errors import Problem
 from tony.schedulers import registry
-from tony.schedulers.local.settings import DEFAULT_EXECUTOR, SETTINGS, LocalSettings, read_settings
+from tony.schedulers.local.settings import SETTINGS, LocalSettings, read_settings
 from tony.schedulers.settings_schema import load_settings
 
 
@@ -23,33 +23,28 @@ def test_every_scheduler_has_a_table() -> None:
 
 
 def test_nothing_set() -> None:
-    assert read_settings({}) == (LocalSettings(executor=DEFAULT_EXECUTOR), [])
+    assert read_settings({}) == (LocalSettings(), [])
 
 
 def test_all_set() -> None:
     """Sizes may come as text or read already."""
-    injected = {
-        "executor": "tony.testing.module_runner /checkout tests.support.faulty_executor",
-        "master": "tony.testing.module_runner /checkout tests.support.crashing_master logged:3",
-    }
-    values = {"memory": "4g", "gpus": 2, "ledger": "/somewhere", **injected}
-    expected = LocalSettings(memory=4 << 30, gpus=2, ledger=Path("/somewhere"), **injected)
+    values = {"memory": "4g", "gpus": 2, "ledger": "/somewhere"}
+    expected = LocalSettings(memory=4 << 30, gpus=2, ledger=Path("/somewhere"))
     assert read_settings(values) == (expected, [])
     assert read_settings({**values, "memory": 4 << 30}) == (expected, [])
 
 
 def test_all_errors_are_reported_at_once() -> None:
     """Each wrong value with its key, and what would be right."""
-    _, problems = read_settings({"memory": "4", "gpus": -1, "ledger": "here", "executor": "", "speed": 1})
+    _, problems = read_settings({"memory": "4", "gpus": -1, "ledger": "here", "speed": 1})
     assert problems == [
         Problem(key="scheduler.local.memory", value="4", message=problems[0].message),
         Problem(key="scheduler.local.gpus", value="-1", message="expected a whole number of at least 0."),
         Problem(key="scheduler.local.ledger", value="here", message="expected an absolute path."),
-        Problem(key="scheduler.local.executor", value="", message="expected text."),
         Problem(
             key="scheduler.local.speed",
             value="1",
-            message="unknown setting of the local scheduler; its settings are memory, gpus, ledger, executor, master.",
+            message="unknown setting of the local scheduler; its settings are memory, gpus, ledger.",
         ),
     ]
     assert "a size needs a unit" in problems[0].message

@@ -29,7 +29,7 @@ from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.schedulers.local.claims.role_allocation import RoleAllocation
 from tony.schedulers.local.containers.cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
 from tony.schedulers.local.containers.container_recovery import LocalContainerRecovery, read_launch_record
-from tony.schedulers.local.containers.fork_server import ForkServer
+from tony.schedulers.local.containers.fork_server import EXECUTOR_MODULE, ForkServer
 from tony.schedulers.local.containers.local_container import ContainerStage, LocalContainer
 from tony.schedulers.local.containers.task_launcher import HOST, TaskLauncher
 from tony.schedulers.local.feasibility import find_unsatisfiable_requests
@@ -53,7 +53,7 @@ class LocalAllocator(ContainerAllocator):
     """Containers on this machine.
 
     Args:
-        executor_command: argv of the executor; by default the module that the settings name.
+        executor_command: argv of another executor, for fault injection.
         adopt_orphans: become the subreaper of all descendants, and kill orphans with their executor. Only for a process
             that is an application master and nothing else.
     """
@@ -68,7 +68,7 @@ class LocalAllocator(ContainerAllocator):
         self._settings, problems = read_settings(self._spec.scheduler_settings)
         if problems:
             raise ConfigError(problems)
-        self._command = list(executor_command or command(*self._settings.executor.split()))
+        self._command = list(executor_command or command(EXECUTOR_MODULE))
         self._adopt_orphans = adopt_orphans
         self._supervisor = supervisor.present() if adopt_orphans else None
         self._sink: Sink | None = None

@@ -11,8 +11,6 @@ from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_
 
 #: One for all users, independent of TMPDIR.
 DEFAULT_LEDGER = Path("/tmp/tony-ledger")
-DEFAULT_EXECUTOR = "tony.executor.main"
-DEFAULT_MASTER = "tony.am.main"
 
 SETTINGS: Sequence[SchedulerSetting] = (
     SchedulerSetting(
@@ -34,18 +32,6 @@ SETTINGS: Sequence[SchedulerSetting] = (
         str(DEFAULT_LEDGER),
         "Folder in which the jobs of all users of this machine record their reserved memory and GPUs.",
     ),
-    SchedulerSetting(
-        "executor",
-        SettingType.TEXT,
-        DEFAULT_EXECUTOR,
-        "Module that is started in each container, and its arguments. Change it only for fault injection.",
-    ),
-    SchedulerSetting(
-        "master",
-        SettingType.TEXT,
-        DEFAULT_MASTER,
-        "Module of the application master, and its arguments. Change it only for fault injection.",
-    ),
 )
 
 
@@ -62,8 +48,6 @@ class LocalSettings:
     memory: int | None = None
     gpus: int | None = None
     ledger: Path | None = None
-    executor: str = DEFAULT_EXECUTOR
-    master: str = DEFAULT_MASTER
 
 
 def read_settings(values: Mapping[str, object]) -> tuple[LocalSettings, list[Problem]]:

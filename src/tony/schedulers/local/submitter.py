@@ -21,8 +21,9 @@ from tony.schedulers.local.claims.machine_capacity import measure
 from tony.schedulers.local.claims.peak_demand import compute_peak
 from tony.schedulers.local.containers.cleanup import EXECUTOR_VARIABLE, end_job
 from tony.schedulers.local.containers.container_recovery import read_launch_record
+from tony.schedulers.local.containers.fork_server import EXECUTOR_MODULE
 from tony.schedulers.local.feasibility import find_limit_problems, find_unsatisfiable_requests
-from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
+from tony.schedulers.local.settings import DEFAULT_LEDGER, read_settings
 from tony.schedulers.local.supervision.am_start import build_master_command, start_master
 from tony.schedulers.settings_schema import load_recorded_values
 
@@ -79,7 +80,7 @@ class LocalSubmitter(Submitter):
         return {
             "scheduler": "local",
             "master": {
-                "command": build_master_command(job.folder, settings.master),
+                "command": build_master_command(job.folder),
                 "folder": str(job.folder.path),
                 "output": str(job.folder.am_log),
                 "environment": "inherited",
@@ -95,7 +96,7 @@ class LocalSubmitter(Submitter):
                     "memory": role.resources.memory,
                     "vcores": role.resources.vcores,
                     "gpus": role.resources.gpus,
-                    "executor": command(*settings.executor.split()),
+                    "executor": command(EXECUTOR_MODULE),
                     "environment": ["inherited", EXECUTOR_VARIABLE],
                     "program_environment": sorted(spec.env_of(name)),
                 }
@@ -104,9 +105,7 @@ class LocalSubmitter(Submitter):
         }
 
     async def submit(self, job: PreparedJob) -> None:
-        settings, _ = read_settings(job.record.spec.scheduler_settings)
-        is_default = settings.master == DEFAULT_MASTER
-        await start_master(job.folder, None if is_default else build_master_command(job.folder, settings.master))
+        await start_master(job.folder)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         try:

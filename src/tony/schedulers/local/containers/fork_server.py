@@ -35,8 +35,9 @@ from tony.model import codec
 from tony.protocol.launch import LaunchContext
 from tony.protocol.message_base import MESSAGES
 
+EXECUTOR_MODULE = "tony.executor.main"
 #: Modules of an executor; loaded once, by the server.
-_EXECUTOR = ("tony.executor.main", "tony.executor.executor")
+_LOADED_MODULES = (EXECUTOR_MODULE, "tony.executor.executor")
 #: Maximum size of a message in bytes, and of the files that come with one.
 _MAX_MESSAGE_BYTES = 128 << 10
 _MAX_FILES = 16
@@ -137,7 +138,7 @@ class ForkServer:
 
 def load_executor() -> None:
     """Load the executor's modules, and do in advance what each fork would have to do for itself."""
-    isolated_interpreter.load(*_EXECUTOR)
+    isolated_interpreter.load(*_LOADED_MODULES)
     codec.prepare(LaunchContext, *MESSAGES.values())
 
 

@@ -16,7 +16,6 @@ from tony.linux import os_errors
 from tony.linux.files import read_tail
 from tony.model.state_directory import JobFolder
 from tony.schedulers.local.containers.local_container import describe_end
-from tony.schedulers.local.settings import DEFAULT_MASTER
 from tony.schedulers.local.supervision import am_prefork
 
 #: Seconds an application master may take to start; it takes a tenth of a second on an idle machine.
@@ -28,14 +27,9 @@ _LOG_LINES = 10
 _LOG_TAIL_BYTES = 16 * 1024
 
 
-def build_master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str]:
-    """Return the argv of a job's application master, under its supervisor.
-
-    Args:
-        program: a module and its arguments.
-    """
-    others = [] if program == DEFAULT_MASTER else program.split()
-    return command("tony.schedulers.local.supervision.supervisor", *others, str(folder.path))
+def build_master_command(folder: JobFolder) -> list[str]:
+    """Return the argv of a job's application master, under its supervisor."""
+    return command("tony.schedulers.local.supervision.supervisor", str(folder.path))
 
 
 async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> None:
