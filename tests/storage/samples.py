@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import Format
-from tony.storage.cache import cache_ingest
 from tony.storage.cache.object_cache import Cache
+from tony.storage.staging import cache_ingest
 from tony.storage.staging.folder_scan import scan
 
 T = TypeVar("T")

@@ -15,13 +15,13 @@ from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.staged_files import LeftOut, Placement, StagedItem, StagedJob, StagedRole
 from tony.model.state_directory import Home, JobFolder
-from tony.storage.archives.tar_writer import FileChangedError
-from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache, Stored
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.staging import staging_requests
 from tony.storage.staging.folder_scan import Scan, find_largest_entries, shorten_path
 from tony.storage.staging.remote_files_interface import RemoteFileNotFoundError, RemoteFiles
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
+from tony.storage.staging.tar_writer import FileChangedError
 from tony.units import format_count, format_size
 
 

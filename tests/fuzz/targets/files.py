@@ -11,10 +11,11 @@ from tony.schedulers.local.claims import claim_policy
 from tony.schedulers.local.claims.claim_policy import Claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.containers.container_recovery import read_launch_record
-from tony.storage.cache import digest_index, manifest
-from tony.storage.cache.digest_index import DigestIndex, Stamp
-from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
+from tony.storage import manifest
 from tony.storage.environments.environment_setup import relocate
+from tony.storage.manifest import ManifestEntry, ManifestEntryKind
+from tony.storage.staging import digest_index
+from tony.storage.staging.digest_index import DigestIndex, Stamp
 from tony.storage.staging.folder_scan import scan
 from tony.storage.staging.ignore_rules import OWN_FILE, IgnoreFileError
 

@@ -17,7 +17,7 @@ from tests.storage.samples import Node, odd_member, snapshot, tar_of, zip_of
 from tony.errors import ArchiveError
 from tony.storage.archives.archive_detection import Format, detect
 from tony.storage.archives.unpack import check, unpack
-from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.manifest import ManifestEntryKind
 
 GOOD: dict[str, Node] = {"d": None, "d/run.sh": (b"#!/bin/sh\n", 0o755), "d/x": (b"x" * 3000, 0o640), "l": "d/x"}
 

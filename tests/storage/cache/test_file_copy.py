@@ -10,7 +10,7 @@ import pytest
 
 from tests.storage.samples import call_as_unprivileged_user, snapshot, write_tree
 from tony.storage.cache.file_copy import SourceChangedError, clear, copy_file, copy_folder, remove_tree
-from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
+from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 
 CONTENT = os.urandom(3_000_000)
 

@@ -15,9 +15,9 @@ from tests.storage.samples import Node, cache_at, make_venv, pack_tree, put_file
 from tony.errors import ArchiveError, StorageError
 from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import detect
-from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache
 from tony.storage.environments.environment_cache import Interpreter, find_prefix, from_archive, from_node
+from tony.storage.manifest import ManifestEntryKind
 
 #: What conda-pack's script does, as far as we see: it learns its place from its own path and writes it down.
 CONDA_UNPACK = """#!/usr/bin/env python

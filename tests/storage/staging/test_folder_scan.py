@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from tests.storage.samples import Node, call_as_unprivileged_user, write_tree
-from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.staging.folder_scan import find_largest_entries, scan
 
 FILE: Node = (b"x", 0o644)

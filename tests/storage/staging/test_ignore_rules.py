@@ -17,7 +17,7 @@ from pathspec import GitIgnoreSpec
 
 from tests.storage.samples import Node, write_tree
 from tony.model.staged_files import LeftOut
-from tony.storage.cache.manifest import ManifestEntryKind
+from tony.storage.manifest import ManifestEntryKind
 from tony.storage.staging.folder_scan import Scan, scan
 from tony.storage.staging.ignore_rules import IgnoreFileError, load_rules, simplify_regex
 

@@ -1,1 +1,1 @@
-"""Archives: detected by content, read within limits, unpacked, and written."""
+"""Archives: detected by content, read within limits, and unpacked."""

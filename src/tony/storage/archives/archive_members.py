@@ -24,7 +24,7 @@ from typing import IO
 
 from tony.errors import ArchiveError
 from tony.storage.archives.archive_detection import Format, open_expanded
-from tony.storage.cache.manifest import ManifestEntryKind, resolve_link
+from tony.storage.manifest import ManifestEntryKind, resolve_link
 from tony.units import format_size
 
 _CHUNK = 1024 * 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tony.storage.archives.archive_detection import Format
 from tony.storage.archives.archive_members import Guard, Member, read
-from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
+from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 
 _FOLDER_MODE = 0o755  # of folders that the archive does not mention
 

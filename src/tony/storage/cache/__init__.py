@@ -1,1 +1,1 @@
-"""The content-addressed cache: objects by digest, what is unpacked from them, and manifests."""
+"""The content-addressed cache: objects by digest, and what is unpacked from them."""

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
+from tony.storage.manifest import ManifestEntry, ManifestEntryKind
 
 #: From linux/fs.h: makes the target share the source's blocks until one of them is written (btrfs, XFS, bcachefs).
 _FICLONE = 0x40049409

@@ -17,11 +17,11 @@ from pathlib import Path
 from tony.errors import StorageError
 from tony.linux.disk_errors import explain_os_error
 from tony.model.staged_files import StagedItem
+from tony.storage import manifest
 from tony.storage.archives.archive_detection import Format
-from tony.storage.cache import manifest
 from tony.storage.cache.file_copy import SourceChangedError, copy_folder, remove_tree
-from tony.storage.cache.manifest import ManifestEntry
 from tony.storage.cache.object_cache import Cache
+from tony.storage.manifest import ManifestEntry
 
 _CONTENT = "content"
 _LIST = "manifest.json"

@@ -25,10 +25,10 @@ from tony.linux.disk_errors import explain_os_error
 from tony.linux.files import replace_file
 from tony.model.staged_files import StagedItem
 from tony.storage.cache.file_copy import remove_tree
-from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache
 from tony.storage.cache.unpack_cache import remove_leftovers
 from tony.storage.environments.environment_setup import require_runnable
+from tony.storage.manifest import ManifestEntryKind
 
 _NAMES = ("python", "python3")
 #: Incremented when environments are prepared in another way: those of older versions are then unpacked again.

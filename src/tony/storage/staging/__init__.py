@@ -1,1 +1,1 @@
-"""Which files of the submitter are staged."""
+"""Which files of the submitter are staged; they are packed, and put into the cache."""

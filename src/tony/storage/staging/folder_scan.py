@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tony.model.staged_files import LeftOut
-from tony.storage.cache.digest_index import Stamp
-from tony.storage.cache.manifest import ManifestEntryKind, resolve_link
+from tony.storage.manifest import ManifestEntryKind, resolve_link
+from tony.storage.staging.digest_index import Stamp
 from tony.storage.staging.ignore_rules import OWN_FILE, IgnoreFileError, IgnoreRules, load_rules
 
 #: Characters of a long path that are shown.

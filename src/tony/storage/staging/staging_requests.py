@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from tony.model.file_entry import FileEntry, is_archive
 from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, Format, detect, find_unsupported
-from tony.storage.cache import cache_ingest
-from tony.storage.cache.manifest import MAX_FOLLOWED, resolve_link
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.environments.environment_cache import build_missing_python_error, find_prefix
+from tony.storage.manifest import MAX_FOLLOWED, resolve_link
+from tony.storage.staging import cache_ingest
 from tony.storage.staging.folder_scan import Scan, scan
 from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles
 

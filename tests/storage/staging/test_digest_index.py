@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.storage.cache.digest_index import DigestIndex, Stamp, load, save
+from tony.storage.staging.digest_index import DigestIndex, Stamp, load, save
 
 STAMP = Stamp(5, 1_000_000_000, 1_000_000_000, 7)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import Node, cache_at, write_tree
-from tony.storage.archives.tar_writer import FileChangedError, OpenFile, open_file
-from tony.storage.cache import cache_ingest, digest_index
 from tony.storage.cache.object_cache import Cache, Stored
+from tony.storage.staging import cache_ingest, digest_index
 from tony.storage.staging.folder_scan import scan
+from tony.storage.staging.tar_writer import FileChangedError, OpenFile, open_file
 
 TREE: dict[str, Node] = {"a": (b"one", 0o644), "d/b": (b"two", 0o755), "l": "a"}
 

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.storage.cache import digest_index
-from tony.storage.cache.digest_index import Stamp
 from tony.storage.cache.file_copy import share_blocks
-from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import CHUNK, FIXED_TIME
+from tony.storage.manifest import ManifestEntryKind
+from tony.storage.staging import digest_index
+from tony.storage.staging.digest_index import Stamp
 from tony.storage.staging.folder_scan import ScannedEntry
 
 _RECORD = 512

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.storage.cache.manifest import resolve_link
+from tony.storage.manifest import resolve_link
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from tony.linux.disk_errors import explain_os_error
-from tony.storage.archives.tar_writer import (
+from tony.storage.cache.object_cache import CHUNK, Cache, Stored
+from tony.storage.manifest import ManifestEntryKind
+from tony.storage.staging import digest_index as indexes
+from tony.storage.staging.digest_index import DigestIndex, Stamp
+from tony.storage.staging.folder_scan import Scan
+from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles
+from tony.storage.staging.tar_writer import (
     FileChangedError,
     ReadFile,
     compute_tree_digest,
@@ -16,12 +22,6 @@ from tony.storage.archives.tar_writer import (
     open_file,
     pack,
 )
-from tony.storage.cache import digest_index as indexes
-from tony.storage.cache.digest_index import DigestIndex, Stamp
-from tony.storage.cache.manifest import ManifestEntryKind
-from tony.storage.cache.object_cache import CHUNK, Cache, Stored
-from tony.storage.staging.folder_scan import Scan
-from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles
 
 #: Attempts to pack a folder that changes meanwhile.
 _MAX_ATTEMPTS = 3

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from tests.storage.samples import Node, snapshot, trees, write_tree
 from tony.storage.archives.archive_detection import Format
-from tony.storage.archives.tar_writer import (
+from tony.storage.archives.unpack import unpack
+from tony.storage.staging.folder_scan import Scan, ScannedEntry, scan
+from tony.storage.staging.tar_writer import (
     FileChangedError,
     compute_tree_digest,
     estimate_packed_size,
     open_file,
     pack,
 )
-from tony.storage.archives.unpack import unpack
-from tony.storage.staging.folder_scan import Scan, ScannedEntry, scan
 
 
 def packed(found: Scan) -> bytes:
