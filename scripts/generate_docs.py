@@ -8,7 +8,7 @@ from legacy_tables import flags_table, settings_table, variables_table
 
 from tony.advice.engine import BUILT_IN
 from tony.advice.heuristic import PROOF, Heuristic
-from tony.config.table.settings_doc import settings_table_markdown
+from tony.config.settings_doc import settings_table_markdown
 from tony.core.transitions import JOB_TABLE
 from tony.model.states import ENDED_JOB_STATES
 from tony.units import format_amount

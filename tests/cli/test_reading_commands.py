@@ -22,7 +22,7 @@ from tests.jobs.fake_am import (
 )
 from tony import clock
 from tony.cli.main import main
-from tony.config.table.settings_doc import settings_rows
+from tony.config.settings_doc import settings_rows
 from tony.config.table.settings_table import is_common
 from tony.core import events as ev
 from tony.core.state_digest import MACHINE

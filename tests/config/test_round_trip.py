@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.config.specs import as_tables, as_toml, jobs
 from tony.config.files.site_policy import check_again
 from tony.config.load import Resolved, load
-from tony.config.table.resolved_table import list_resolved_rows
+from tony.config.resolved_table import list_resolved_rows
 from tony.config.table.schema_tree import settings as known_settings
 from tony.errors import ConfigError
 from tony.model.codec import from_plain, to_plain

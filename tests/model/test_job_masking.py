@@ -8,7 +8,7 @@ import pytest
 
 from tests.config.jobs import resolve
 from tony.config.load import Resolved
-from tony.config.table.resolved_table import list_resolved_rows
+from tony.config.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
 from tony.model.job_spec import JobSpec, Role

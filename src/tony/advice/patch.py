@@ -14,7 +14,7 @@ from typing import Any
 
 from tony.advice.recommendation import SettingChange
 from tony.config.files.call_settings import from_spec
-from tony.config.files.layers import format_key
+from tony.config.table.layers import format_key
 from tony.config.files.overrides import is_override
 from tony.config.files.toml_line_numbers import scan
 from tony.config.load import Resolved, is_linkedin_xml, load

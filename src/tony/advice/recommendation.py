@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from tony.config.files.layers import format_key, quote
+from tony.config.table.layers import format_key, quote
 from tony.units import Unit
 
 

@@ -28,8 +28,8 @@ from tony.client.port_forward import PortForward, open_proxy
 from tony.client.staging import SubmissionNotice
 from tony.client.submission import submit as submit_resolved
 from tony.config.files.call_settings import from_spec
-from tony.config.files.layers import put
 from tony.config.load import load
+from tony.config.table.layers import put
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.job_ids import resolve
 from tony.jobs.job_view import JobView

@@ -16,9 +16,9 @@ import tony
 from tony import clock
 from tony.client.credential_creation import make_credentials
 from tony.client.staging import OnNotice, SubmissionNotice, stage
-from tony.config.files.layers import quote
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
+from tony.config.table.layers import quote
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json

@@ -4,8 +4,8 @@
 people.
 
 `load` makes a `JobSpec`. In `files/`, `file_reader` reads job and site files, `overrides` flags and environment,
-`call_settings` calls from Python; `layers` merges them; `site_policy` has the administrators' defaults, final values
-and limits. `table/converted_settings` and `value_conversion` make each value canonical and record every error with its
-source; `checks/` check combinations of values; `spec_builder` builds the spec. `legacy/` translates `tony.xml` and
+`call_settings` calls from Python; `site_policy` has the administrators' defaults, final values and limits. In `table/`,
+`layers` merges them; `converted_settings` and `value_conversion` make each value canonical and record every error with
+its source. `checks/` check combinations of values; `spec_builder` builds the spec. `legacy/` translates `tony.xml` and
 flags of LinkedIn TonY.
 """

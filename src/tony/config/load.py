@@ -21,12 +21,12 @@ from tony.config.checks.notes import (
 from tony.config.checks.plug_in_checks import check_plugin_names, framework_errors, with_default_kinds
 from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
-from tony.config.files.layers import Branch, Layer, format_key, merge, quote
 from tony.config.files.overrides import from_environment, from_params, from_sets
 from tony.config.files.site_files import default_site_files
 from tony.config.files.site_policy import Site, check_finals, check_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.table.converted_settings import read
+from tony.config.table.layers import Branch, Layer, format_key, merge, quote
 from tony.config.table.settings_table import Key
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec

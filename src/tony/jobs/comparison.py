@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tony.config.table.resolved_table import list_recorded_rows
+from tony.config.resolved_table import list_recorded_rows
 from tony.errors import TonyError
 from tony.history.goodput import Bucket
 from tony.history.metrics_reader import Metrics

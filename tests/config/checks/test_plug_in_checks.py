@@ -9,7 +9,7 @@ import pytest
 
 from tests.config.jobs import resolve
 from tony.config.load import load
-from tony.config.table.resolved_table import list_resolved_rows
+from tony.config.resolved_table import list_resolved_rows
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import RoleKind
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.config.jobs import list_errors, resolve
 from tests.facts import mention_each
-from tony.config.files.layers import Garbled, Written, merge
 from tony.config.files.overrides import from_environment, parse_flag_value
+from tony.config.table.layers import Garbled, Written, merge
 from tony.model.job_spec import GIB
 from tony.model.setting_choices import TlsMode
 

@@ -12,7 +12,7 @@ import pytest
 from tests.facts import mention_each
 from tony.config.files.secret_references import resolve_reference, webhook_error
 from tony.config.load import load
-from tony.config.table.resolved_table import list_resolved_rows
+from tony.config.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
 from tony.model.job_spec import JobSpec, Notify

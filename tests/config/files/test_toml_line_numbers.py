@@ -9,8 +9,8 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.config.files.layers import MAX_DEPTH
 from tony.config.files.toml_line_numbers import scan
+from tony.config.table.layers import MAX_DEPTH
 
 TEXT = '''# a comment = with an equals sign
 name = "digits"   # another

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tony.config.files.layers import Written
 from tony.config.files.yaml_reader import read_yaml
+from tony.config.table.layers import Written
 
 
 @pytest.mark.parametrize(

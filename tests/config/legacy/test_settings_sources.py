@@ -11,7 +11,7 @@ from tests.config.legacy.jobs import COMMAND, NOWHERE, list_errors, notes, resol
 from tests.facts import mention_each, mentions
 from tony.config.legacy.flags import Flags, parse
 from tony.config.load import load
-from tony.config.table.resolved_table import list_resolved_rows
+from tony.config.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 
 ONE = {**COMMAND, "tony.worker.instances": "1"}

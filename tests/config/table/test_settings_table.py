@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.facts import mentions
+from tony.config.settings_doc import settings_rows, settings_table_markdown
 from tony.config.table.schema_tree import find, settings
-from tony.config.table.settings_doc import settings_rows, settings_table_markdown
 from tony.config.table.settings_table import SETTINGS, Kind, Setting
+from tony.config.table.value_conversion import convert
 from tony.config.table.value_format import format_canonical
-from tony.config.value_conversion import convert
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, Timeouts
 
 #: Fields that are tables of their own: their parts are in the table, not they.

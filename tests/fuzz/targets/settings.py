@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import LONGEST_MESSAGE, Target
-from tony.config.files.path_settings import file_entry
 from tony.config.legacy.flags import Flags as OriginalFlags
 from tony.config.legacy.flags import parse as parse_flags
 from tony.config.legacy.job_file_writer import job_file
 from tony.config.legacy.translate import translate
 from tony.config.load import Resolved, load
+from tony.config.table.path_settings import file_entry
 from tony.errors import ConfigError
 from tony.hadoop.wire.placement import PlacementConstraint
 from tony.hadoop.wire.proto import decode, encode

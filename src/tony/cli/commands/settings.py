@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from tony.cli.options import TextType, json_option
 from tony.cli.terminal.output import print_json, say, to_plain_value
 from tony.cli.terminal.terminal_text import find_columns
-from tony.config.table.settings_doc import SettingRow, settings_rows, settings_table_markdown
+from tony.config.settings_doc import SettingRow, settings_rows, settings_table_markdown
 from tony.config.table.settings_table import is_common
 from tony.errors import UserError
 from tony.name_suggestions import find_closest_match

@@ -12,7 +12,7 @@ from tony.cli.terminal.output import print_json, say, say_all, to_plain_value
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.client.submission import check
 from tony.config.load import Resolved
-from tony.config.table.resolved_table import list_resolved_rows
+from tony.config.resolved_table import list_resolved_rows
 from tony.control_characters import escape
 from tony.errors import ConfigError, ExitCode
 from tony.model.job_spec import Role

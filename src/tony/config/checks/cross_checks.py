@@ -11,14 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from tony.config.checks.start_order import check_start_order, find_predecessors
-from tony.config.files import path_settings
-from tony.config.files.layers import Branch, quote
-from tony.config.files.path_settings import find_same_names
 from tony.config.files.secret_references import webhook_error
-from tony.config.table import value_format
+from tony.config.table import path_settings, value_format
 from tony.config.table.converted_settings import ENV_NAME, ValueTable
+from tony.config.table.layers import Branch, quote
+from tony.config.table.path_settings import find_same_names
 from tony.config.table.settings_table import MAX_INSTANCES, Key
-from tony.config.value_conversion import ELASTIC_EXAMPLE, MAX_ARGUMENT
+from tony.config.table.value_conversion import ELASTIC_EXAMPLE, MAX_ARGUMENT
 from tony.model.job_spec import NOTICES, Command, JobSpec
 from tony.model.masking import is_reference
 from tony.model.placeholders import check as placeholder_errors

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.config.checks.cross_checks import texts_with_placeholders
-from tony.config.files.layers import Layer
 from tony.config.table.converted_settings import ValueTable
-from tony.config.value_conversion import ELASTIC_EXAMPLE
+from tony.config.table.layers import Layer
+from tony.config.table.value_conversion import ELASTIC_EXAMPLE
 from tony.model.job_spec import JobSpec
 from tony.model.placeholders import find_parameters
 

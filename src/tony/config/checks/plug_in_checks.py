@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tony.config.files.layers import quote
 from tony.config.table.converted_settings import ValueTable
+from tony.config.table.layers import quote
 from tony.errors import Problem
 from tony.frameworks.registry import home_of, load, names
 from tony.model.job_spec import JobSpec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-from tony.config.files.layers import quote
 from tony.config.table.converted_settings import ValueTable
+from tony.config.table.layers import quote
 from tony.config.table.settings_table import Key
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import AfterCondition

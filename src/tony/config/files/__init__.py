@@ -1,1 +1,1 @@
-"""Sources of settings: job and site files, flags, environment, calls, secrets; and the paths in them."""
+"""Sources of settings: job and site files, flags, environment, calls, and secrets."""

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tony.config.files.layers import Canonical, Layer, put
+from tony.config.table.layers import Canonical, Layer, put
 from tony.config.table.settings_table import SETTINGS, Key, Kind, Setting
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 

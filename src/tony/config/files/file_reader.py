@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.files.layers import Layer, Written, format_key, normalize_scheduler
+from tony.config.table.layers import Layer, Written, format_key, normalize_scheduler
 from tony.config.table.settings_table import Key
 from tony.errors import Problem
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.config.files.call_settings import SOURCE as CALL_SOURCE
-from tony.config.files.layers import Branch, Garbled, Layer, Written, put, quote
+from tony.config.table.layers import Branch, Garbled, Layer, Written, put, quote
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key
 from tony.errors import Problem

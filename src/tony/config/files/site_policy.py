@@ -23,13 +23,13 @@ from typing import Any
 
 from tony.config.files.call_settings import from_spec
 from tony.config.files.file_reader import FileRejectedError, read_layer
-from tony.config.files.layers import Layer, format_key, leaves, merge
 from tony.config.files.site_files import is_absent
 from tony.config.table.converted_settings import ValueTable, format_value, read
+from tony.config.table.layers import Layer, format_key, leaves, merge
 from tony.config.table.schema_tree import find, find_setting
 from tony.config.table.settings_table import JOB_ONLY, SETTINGS, Key, Kind, Part, Setting
+from tony.config.table.value_conversion import InvalidValueError, convert
 from tony.config.table.value_format import format_as_toml, format_canonical
-from tony.config.value_conversion import InvalidValueError, convert
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
 from tony.name_suggestions import describe_unknown, suggest_names

@@ -11,7 +11,7 @@ import tomllib
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from tony.config.files.layers import MAX_DEPTH
+from tony.config.table.layers import MAX_DEPTH
 from tony.config.table.settings_table import Key
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")

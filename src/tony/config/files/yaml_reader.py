@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tony.config.files.layers import MAX_DEPTH, Written, format_key, quote
+from tony.config.table.layers import MAX_DEPTH, Written, format_key, quote
 from tony.config.table.settings_table import Key
 
 #: Most values in one file, including repetitions by aliases.

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tony.config.checks.notes import Note
-from tony.config.files.layers import Layer, put
 from tony.config.legacy.settings_sources import LegacyAssignment, LegacyValue, Settings
+from tony.config.table.layers import Layer, put
 from tony.config.table.settings_table import Key
 from tony.config.table.value_format import format_as_toml, format_name
 from tony.errors import Problem

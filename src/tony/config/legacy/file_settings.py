@@ -11,10 +11,10 @@ import stat
 import zipfile
 from pathlib import Path
 
-from tony.config.files.layers import quote
 from tony.config.legacy.draft_job import DraftJob, LegacyItem, LegacyOrigin
 from tony.config.legacy.flags import VENV, Flags
 from tony.config.legacy.task_types import LegacyTaskTypes
+from tony.config.table.layers import quote
 from tony.config.table.value_format import format_name
 from tony.errors import Problem
 from tony.model.hdfs_uri import is_address

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from tony.config.files.layers import format_key, quote
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
+from tony.config.table.layers import format_key, quote
 from tony.config.table.schema_tree import settings
 from tony.config.table.settings_table import Key
 

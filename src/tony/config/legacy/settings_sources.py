@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.config.files.layers import quote
 from tony.config.legacy.flags import Flags
+from tony.config.table.layers import quote
 from tony.config.table.value_format import format_name
 from tony.errors import Problem
 from tony.hadoop.configuration import Configuration, ConfigurationError, Setting

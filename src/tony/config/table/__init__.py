@@ -1,1 +1,1 @@
-"""The table of all settings, with each value's type, check and text."""
+"""The table of all settings; their values in layers, with each one's type, check and text."""

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tony.config.files.layers import Branch, Layer, Leaf, Written, format_key
+from tony.config.table.layers import Branch, Layer, Leaf, Written, format_key
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key, Setting
+from tony.config.table.value_conversion import InvalidValueError, convert
 from tony.config.table.value_format import format_as_toml
-from tony.config.value_conversion import InvalidValueError, convert
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
 from tony.model.masking import MASK, is_secret, mask_secret, mask_value

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from tony.config.files.layers import Canonical, Garbled, Written, quote
+from tony.config.table.layers import Canonical, Garbled, Written, quote
 from tony.config.table.settings_table import Kind, Setting
 from tony.units import format_exact_duration, format_exact_size
 

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tony import __version__, clock
 from tony.advice.recommendation import Advice
-from tony.config.table.resolved_table import list_recorded_rows
+from tony.config.resolved_table import list_recorded_rows
 from tony.core.events import EVENTS
 from tony.history.event_queries import MAX_LATEST_EVENTS
 from tony.history.goodput import GoodputLedger

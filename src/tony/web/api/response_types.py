@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tony.config.table.resolved_table import ResolvedRow
+from tony.config.resolved_table import ResolvedRow
 from tony.history.timeline import Mark, SessionSpan, Span, TaskResources
 from tony.jobs.directory.view import RecordFile, TaskContainer
 from tony.jobs.log_files import LogFileInfo

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from tony.advice.heuristic import format_evidence, format_saving
 from tony.advice.recommendation import Advice
-from tony.config.table.resolved_table import ResolvedRow, list_recorded_rows
+from tony.config.resolved_table import ResolvedRow, list_recorded_rows
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.linux.thread_pools import to_thread

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tony.config.files.layers import quote
 from tony.config.files.site_policy import LIMITS
+from tony.config.table.layers import quote
 from tony.config.table.schema_tree import settings
 from tony.config.table.settings_table import Kind, Setting
 from tony.config.table.value_format import format_canonical

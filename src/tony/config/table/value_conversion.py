@@ -9,8 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tony.config.files import path_settings
-from tony.config.files.layers import Canonical, Garbled, Written, quote
+from tony.config.table import path_settings
+from tony.config.table.layers import Canonical, Garbled, Written, quote
 from tony.config.table.settings_table import Kind, Setting
 from tony.config.table.value_format import format_canonical
 from tony.name_suggestions import suggest_names

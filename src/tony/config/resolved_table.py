@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tony.config.files.call_settings import from_spec
-from tony.config.files.layers import Layer, format_key, merge
 from tony.config.load import Resolved
 from tony.config.table.converted_settings import ConvertedValue, read
+from tony.config.table.layers import Layer, format_key, merge
 from tony.config.table.settings_table import Key, Kind
 from tony.config.table.value_format import format_canonical
 from tony.errors import RecordError, TonyError

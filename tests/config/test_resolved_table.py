@@ -1,11 +1,11 @@
-"""Tests of `tony.config.table.resolved_table`: each value with the place it came from."""
+"""Tests of `tony.config.resolved_table`: each value with the place it came from."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tests.config.jobs import resolve, write
-from tony.config.table.resolved_table import list_resolved_rows
+from tony.config.resolved_table import list_resolved_rows
 
 JOB = """
 command = "python train.py"
