@@ -24,10 +24,10 @@ from tests.jobs.fake_am import (
     succeeded,
     write_log,
 )
+from tony.cli import plain_status
+from tony.cli.live_status import LiveView
+from tony.cli.plain_status import PlainView
 from tony.cli.submission_follower import create_view, exit_code, follow_to_end
-from tony.cli.terminal import plain_status
-from tony.cli.terminal.live_status import LiveView
-from tony.cli.terminal.plain_status import PlainView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary
 from tony.model.failure import FailureCause, FailureClass

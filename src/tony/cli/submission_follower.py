@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Protocol, TextIO
 
 import click
 
+from tony.cli.plain_status import PlainView
 from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import knows_sequences, say_all, warn
-from tony.cli.terminal.plain_status import PlainView
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import ExitCode, TonyError, raise_first_error
 from tony.jobs.actions import kill
@@ -162,7 +162,7 @@ class TerminalViewer(Viewer, Protocol):
 def create_view(stream: TextIO) -> AbstractContextManager[TerminalViewer]:
     """Return the view for a stream, a context manager: at its end a live table is removed."""
     if is_terminal(stream) and knows_sequences():
-        from tony.cli.terminal.live_status import LiveView
+        from tony.cli.live_status import LiveView
 
         return LiveView(stream)
     plain: AbstractContextManager[Any] = nullcontext(PlainView(stream))

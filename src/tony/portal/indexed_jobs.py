@@ -30,10 +30,10 @@ from tony.model.job_summary import JobHead, head_of_report
 from tony.model.state_directory import Home, JobFolder
 from tony.portal.histories.history_locations import is_own_location, is_state_directory, split_file_system
 from tony.portal.histories.job_dir_copies import RecordCache
+from tony.portal.histories.job_dir_location import JobDirLocation, find_owner
 from tony.portal.histories.scan_threads import ScanThreads
 from tony.portal.job_index.index import JobIndex
 from tony.portal.job_index.index_schema import IndexEntry
-from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find_owner
 from tony.schedulers.registry import has_remote_logs
 from tony.storage.stores.local_store import JobDirectory
 from tony.storage.stores.store_interface import FileStore
@@ -61,7 +61,7 @@ class PortalView(DirectoryJobView):
         place: location of the job directory.
     """
 
-    def __init__(self, place: TensorBoardSource, *arguments: Any, **named: Any) -> None:
+    def __init__(self, place: JobDirLocation, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.place = place
 
@@ -149,7 +149,7 @@ class IndexedJobs:
     def _create_own_view(self, folder: JobFolder) -> PortalView:
         def make() -> PortalView:
             remote = RemoteJobFiles(self._home, folder, slots=self._fetch_slots)
-            place = TensorBoardSource(folder=folder, own=True)
+            place = JobDirLocation(folder=folder, own=True)
             return PortalView(place, folder, None, remote, status_seconds=PAGE_STATUS_SECONDS)
 
         return self._find_view((self._own, folder.job_id, ()), make)
@@ -173,7 +173,7 @@ class IndexedJobs:
         self._trim(self._fetched_at)
 
         def make() -> PortalView:
-            place = TensorBoardSource(folder=folder, store=held, path=entry.path)
+            place = JobDirLocation(folder=folder, store=held, path=entry.path)
             view = partial(
                 PortalView,
                 place,

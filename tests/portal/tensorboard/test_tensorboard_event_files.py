@@ -15,8 +15,9 @@ from tony.history.job_record import read_job
 from tony.model.job_spec import Role
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
+from tony.portal.histories.job_dir_location import JobDirLocation, find_owner
 from tony.portal.tensorboard import tensorboard_event_files
-from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find, find_owner, gather
+from tony.portal.tensorboard.tensorboard_event_files import find, gather
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import FileStore
 
@@ -32,10 +33,10 @@ def any_address(address: str) -> bool:
     return True
 
 
-def held(folder: JobFolder) -> TensorBoardSource:
+def held(folder: JobFolder) -> JobDirLocation:
     """The record of another user, as a portal has it that was started with the history in which it lies."""
     history = LocalStore(folder.path.parent.parent)
-    return TensorBoardSource(folder=folder, store=history.hold(f"jobs/{folder.job_id}"), path=f"jobs/{folder.job_id}")
+    return JobDirLocation(folder=folder, store=history.hold(f"jobs/{folder.job_id}"), path=f"jobs/{folder.job_id}")
 
 
 def job_of(folder: JobFolder) -> JobRecord:
@@ -58,7 +59,7 @@ def test_where_settings_say(tmp_path: Path) -> None:
         env={"TB_LOG_DIR": f"{tmp_path}/logs"},
     )
     record = replace(record, spec=replace(record.spec, roles={"worker": role}))
-    found = find(TensorBoardSource(folder=folder, own=True), record, no_store, any_address)
+    found = find(JobDirLocation(folder=folder, own=True), record, no_store, any_address)
     assert ["eval", "worker:0", "worker:1"] == sorted(file.run for file in found.files)
     assert len(found.searched) == len(set(found.searched)) == 4
     assert () == found.problems
@@ -75,7 +76,7 @@ def test_in_ones_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_events(tmp_path / "me" / "runs")
     record = job_of(folder)
     record = replace(record, spec=replace(record.spec, env={"TB_LOG_DIR": "~/runs"}))
-    assert len(find(TensorBoardSource(folder=folder, own=True), record, no_store, any_address).files) == 1
+    assert len(find(JobDirLocation(folder=folder, own=True), record, no_store, any_address).files) == 1
     assert find(held(folder), record, no_store, any_address).searched == ("work",)
 
 
@@ -92,7 +93,7 @@ def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         asked.append(address)
         return there
 
-    found = find(TensorBoardSource(folder=folder, own=True), job_of(folder), store_of, any_address)
+    found = find(JobDirLocation(folder=folder, own=True), job_of(folder), store_of, any_address)
     assert ([place], ["train"], len(content)) == (asked, [file.run for file in found.files], found.size)
     gather({JOB: found, OTHER: found}, tmp_path / "both")
     copies = [path for path in (tmp_path / "both").rglob("*") if path.is_file()]
@@ -150,5 +151,5 @@ def test_too_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     folder = keep(Home(tmp_path / "home"), JOB)
     write_events(folder.work / "worker-0" / "logs")
     monkeypatch.setattr(tensorboard_event_files, "_MAX_NAMES", 0)
-    found = find(TensorBoardSource(folder=folder, own=True), job_of(folder), no_store, any_address)
+    found = find(JobDirLocation(folder=folder, own=True), job_of(folder), no_store, any_address)
     assert "not searched" in " ".join(found.problems)

@@ -8,9 +8,9 @@ import sys
 import click
 
 from tony import clock
+from tony.cli.live_top import Top, count_points
 from tony.cli.open_job import load_report
 from tony.cli.options import WordParameter, job_argument, job_id, json_option
-from tony.cli.terminal.live_top import Top, count_points
 from tony.cli.terminal.output import knows_sequences, print_json, say_all
 from tony.cli.terminal.terminal_text import find_columns, is_terminal, knows_unicode
 from tony.cli.text.top_table import TopRow, TopSort, build_rows, format_top_table, list_top_series, sort_rows

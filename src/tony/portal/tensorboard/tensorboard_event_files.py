@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import StorageError, TonyError, join_lines
-from tony.linux.user_accounts import find_user_name
 from tony.model.hdfs_uri import is_address
 from tony.model.ids import TaskId
 from tony.model.placeholders import fill
-from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
-from tony.storage.stores.local_store import JobDirectory
+from tony.portal.histories.job_dir_location import JobDirLocation, find_owner
 from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 #: Environment variable with the folder for summaries; LinkedIn TonY's name.
@@ -32,22 +30,6 @@ _MAX_FILES = 1_000
 _MAX_BYTES = 2 << 30
 #: Maximum depth of folders.
 _MAX_DEPTH = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorBoardSource:
-    """The location of a job directory.
-
-    Attributes:
-        folder: on this machine: the directory itself, or a copy.
-        store, path: of the original; None and empty for a job in the state directory of the portal's user.
-        own: the job is in that state directory, and so belongs to the portal's user.
-    """
-
-    folder: JobFolder
-    store: FileStore | None = None
-    path: str = ""
-    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +69,7 @@ class EventFileSet:
 
 
 def find(
-    record: TensorBoardSource, job: JobRecord, store_of: Callable[[str], FileStore], may_open: Callable[[str], bool]
+    record: JobDirLocation, job: JobRecord, store_of: Callable[[str], FileStore], may_open: Callable[[str], bool]
 ) -> EventFileSet:
     """Search the job's working directories, and the places of summaries in its settings.
 
@@ -148,7 +130,7 @@ def _copy(store: FileStore, path: str, target: Path, left: int) -> int:
     return left
 
 
-def _iterate_places(record: TensorBoardSource, job: JobRecord) -> Iterator[tuple[str, str]]:
+def _iterate_places(record: JobDirLocation, job: JobRecord) -> Iterator[tuple[str, str]]:
     """Yield run and place: a path, an address, or `work` for the folder in the job directory."""
     spec = job.spec
     yield "", "work"
@@ -175,7 +157,7 @@ def _iterate_places(record: TensorBoardSource, job: JobRecord) -> Iterator[tuple
 
 
 def _search_place(
-    record: TensorBoardSource,
+    record: JobDirLocation,
     run: str,
     place: str,
     store_of: Callable[[str], FileStore],
@@ -200,22 +182,6 @@ def _search_place(
         raise ValueError(
             "it is outside of the job directory. Only jobs in the portal's own state directory can name such a folder."
         )
-
-
-def find_owner(store: FileStore | None, path: str) -> str:
-    """Return the owner of a job directory in its file system.
-
-    For a directory that is held open, its own owner counts: a file in it can be replaced.
-
-    Raises:
-        StorageError: it is unknown.
-    """
-    if isinstance(store, JobDirectory):
-        return find_user_name(store.owner)
-    found = store.find(join_path(path, "job.json")) if store else None
-    if found is None or not found.owner:
-        raise StorageError("the owner of the job directory is unknown, so nothing outside of it is shown")
-    return found.owner
 
 
 def _list_event_files(top: Path, run: str, budget: list[int]) -> Iterator[EventFile]:

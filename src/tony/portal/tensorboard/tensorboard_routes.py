@@ -32,9 +32,10 @@ from tony.model.job_summary import JobHead
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.portal.histories.history_locations import open_location
+from tony.portal.histories.job_dir_location import JobDirLocation
 from tony.portal.indexed_jobs import IndexedJobs, PortalView
 from tony.portal.tensorboard.reverse_proxy import forward_request
-from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
+from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, find, gather
 from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager, TensorBoardMissingError
 from tony.storage.stores.store_interface import FileStore
 from tony.web.api.operation import ApiError
@@ -57,7 +58,7 @@ _MAX_REQUESTS_OF_ONE_USER = 40
 class _ShownJob:
     report: JobReport
     record: JobRecord | None
-    place: TensorBoardSource
+    place: JobDirLocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tests.facts import mentions
 from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
-from tony.cli.terminal.live_top import Top
+from tony.cli.live_top import Top
 from tony.cli.terminal.terminal_text import count_columns, format_clock_time
 from tony.cli.text.top_table import TopRow, TopSort, build_rows, format_top_table, list_top_series, sort_rows
 from tony.history.job_record import write_summary

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.screen import Terminal, shown
 from tests.jobs.fake_am import recorded, standing, succeeded
 from tests.support.screen import Screen
-from tony.cli.terminal.live_status import LiveView
+from tony.cli.live_status import LiveView
 from tony.cli.text.status_text import format_live_table
 from tony.jobs.log_files import LogLine
 from tony.model.job_report import JobReport
