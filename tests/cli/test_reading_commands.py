@@ -28,7 +28,7 @@ from tony.core import events as ev
 from tony.core.state_digest import MACHINE
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
-from tony.jobs.remote import remote_job_sync
+from tony.jobs.status import remote_job_sync
 from tony.model.actor import Actor
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId

@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.fake_am import recorded
 from tony.errors import UnknownJobError
 from tony.jobs.job_ids import create_job_id, find_unique_suffix, list_job_ids, remember, resolve
-from tony.jobs.remote import remote_job_sync
+from tony.jobs.status import remote_job_sync
 from tony.model.ids import JOB_ID
 from tony.model.job_spec import JobSpec, Role
 from tony.model.state_directory import Home

@@ -90,7 +90,7 @@ def fetch_job_dir(home: Home, job_id: str) -> JobFolder:
     """Return the job directory after fetching what has been written to it on other machines."""
     import asyncio
 
-    from tony.jobs.remote.remote_job_sync import refresh
+    from tony.jobs.status.remote_job_sync import refresh
 
     asyncio.run(refresh(home, job_id))
     return home.job(job_id)

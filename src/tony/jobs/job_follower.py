@@ -16,9 +16,8 @@ from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
 from tony.jobs.job_output import BATCH_SECONDS
 from tony.jobs.log_files import LogLine, LogTail, Selection, group_lines
-from tony.jobs.remote import remote_job_sync
 from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
-from tony.jobs.status import job_status
+from tony.jobs.status import job_status, remote_job_sync
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
 from tony.model.job_report import JobReport

@@ -71,7 +71,7 @@ def _adopt(home: Home, text: str) -> bool:
     """Return True if it is a job of the cluster that was submitted from another machine or state directory."""
     import asyncio
 
-    from tony.jobs.remote.remote_job_sync import adopt
+    from tony.jobs.status.remote_job_sync import adopt
 
     return asyncio.run(adopt(home, text))
 

@@ -16,8 +16,8 @@ import pytest
 
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, FakeAm, job_of, logged, recorded, standing, succeeded
-from tests.jobs.remote.test_remote_job_sync import Elsewhere
 from tests.jobs.status.test_job_end import started
+from tests.jobs.status.test_remote_job_sync import Elsewhere
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.cli.main import main
@@ -27,9 +27,9 @@ from tony.history.json_files import write_json
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS
 from tony.jobs.job_follower import _StatusPoller, iterate_reports
 from tony.jobs.job_list import Filter, list_jobs
-from tony.jobs.remote.remote_job_sync import cache_report, load_cached_report
 from tony.jobs.status import job_status
 from tony.jobs.status.job_status import add_stop_hint
+from tony.jobs.status.remote_job_sync import cache_report, load_cached_report
 from tony.linux import process
 from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState

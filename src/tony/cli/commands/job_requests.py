@@ -26,7 +26,7 @@ def kill(job: str, now: bool, as_json: bool) -> None:
     """
     # late: help and completion of these commands do not wait for what talks to a job
     from tony.jobs import actions
-    from tony.jobs.remote.remote_job_sync import kill_foreign
+    from tony.jobs.status.remote_job_sync import kill_foreign
 
     try:
         place, name = job_id(job)

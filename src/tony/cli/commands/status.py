@@ -135,7 +135,7 @@ def _fetch_session_reasons(home: Home, name: str, report: JobReport) -> None:
     """Fetch the event log of a remote job, which has the reasons of its sessions; best effort if the job has ended."""
     import asyncio
 
-    from tony.jobs.remote.remote_job_sync import load_session_reasons
+    from tony.jobs.status.remote_job_sync import load_session_reasons
 
     ended = report.state.ended
     with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler may be unknown here

@@ -30,9 +30,8 @@ from tony.jobs.directory.task_logs import LOG_PIECE, LogPart, OpenLog, TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.job_view import JobView
 from tony.jobs.log_files import LogLine, Selection
-from tony.jobs.remote import remote_job_sync
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
-from tony.jobs.status import job_status
+from tony.jobs.status import job_status, remote_job_sync
 from tony.linux.inotify import ChangeWatch
 from tony.linux.thread_pools import OTHERS, USUAL, Lane, get_current_user, to_thread
 from tony.model.ids import TaskId

@@ -1,1 +1,1 @@
-"""Jobs on other machines: keeps the job directory here up to date, and fetches output."""
+"""Files of jobs on other machines: their output and the rest of the job directory, fetched on demand."""

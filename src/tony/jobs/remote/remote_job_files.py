@@ -14,8 +14,9 @@ from tony import clock
 from tony.errors import TonyError, join_lines
 from tony.history.job_record import read_job
 from tony.jobs.log_files import Selection
-from tony.jobs.remote import log_fetcher, remote_job_sync, scheduler_logs
+from tony.jobs.remote import log_fetcher, scheduler_logs
 from tony.jobs.remote.log_mirror import complete
+from tony.jobs.status import remote_job_sync
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.log_name import STREAMS
 from tony.model.state_directory import Home, JobFolder

@@ -1,1 +1,1 @@
-"""The status of a job: from its AM, its summary or its scheduler; also if its AM died or cannot be reached."""
+"""The status of a job: from its AM (here or elsewhere), its summary or its scheduler; also if its AM died."""

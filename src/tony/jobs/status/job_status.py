@@ -14,7 +14,7 @@ from tony.errors import ConnectionFailedError, InfraError
 from tony.history import event_log
 from tony.history.job_record import build_pending_report, read_summary, record_of
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, describe_delay, request_report
-from tony.jobs.remote import remote_job_sync
+from tony.jobs.status import remote_job_sync
 from tony.jobs.status.job_end import close_lost
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport

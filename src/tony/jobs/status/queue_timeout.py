@@ -12,7 +12,7 @@ from tony import clock
 from tony.errors import InfraError
 from tony.history.event_log import segments
 from tony.history.job_record import build_pending_report, read_summary, write_summary
-from tony.jobs.remote.remote_job_sync import forget_secrets
+from tony.jobs.status.remote_job_sync import forget_secrets
 from tony.linux.liveness_lock import try_lock
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport, end_report

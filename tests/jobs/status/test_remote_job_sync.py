@@ -23,8 +23,7 @@ from tony.history.json_files import write_json
 from tony.jobs import actions
 from tony.jobs.actions import kill
 from tony.jobs.am_client import locate_am
-from tony.jobs.remote import remote_job_sync
-from tony.jobs.status import aborted_submissions, job_status
+from tony.jobs.status import aborted_submissions, job_status, remote_job_sync
 from tony.jobs.status.report_from_log import build_last_report
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import to_plain
