@@ -16,7 +16,6 @@ from tony.history.directory_scan import scan
 from tony.history.job_record import read_job, read_summary
 from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import DirectoryJobView
-from tony.linux.thread_pools import to_thread
 from tony.model.job_summary import JobHead
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
@@ -71,7 +70,7 @@ async def load_facts(
 
     Args:
         list_ended: returns jobs that have ended, at least those of the user and framework of a record; None: those of
-            the job's state directory.
+            the job's state directory, which are read in the loop's own thread.
         find: finds one of them.
 
     Raises:
@@ -83,7 +82,7 @@ async def load_facts(
     runs = [await load_run(view, record)]
     problems: list[str] = []
     size = event_log.compute_size(view.folder.path)
-    heads = await list_ended(record) if list_ended else (await to_thread(scan, view.home)).ended
+    heads = await list_ended(record) if list_ended else scan(view.home).ended
     for head in select_same_jobs(heads, record)[:_MAX_OPENED]:
         try:
             other = await find(head.job) if find else DirectoryJobView(view.home.job(head.job))
