@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 
 import pytest
 
@@ -15,40 +16,44 @@ import tony
 from tests.meta.sources import PACKAGE, find_nodes, parse_modules
 from tony.schedulers.registry import list_built_in_names
 
-BELOW_MODEL = {
-    *("errors", "units", "clock", "retry", "address", "control_characters", "isolated_interpreter", "name_suggestions"),
-}
-BASE = BELOW_MODEL | {"model", "linux"}
-PURE = BASE | {"core", "frameworks", "protocol", "config"}
-MIDDLE = PURE | {"schedulers", "storage", "rpc"}
-#: Package or top-level module -> those that it may import, besides itself.
-ALLOWED: dict[str, set[str]] = {
-    **{name: set() for name in BELOW_MODEL},
+#: Top-level modules that any package may import, and what they import themselves.
+BELOW: dict[str, set[str]] = {
+    **{name: set() for name in ("errors", "units", "clock", "retry", "address", "control_characters")},
+    "isolated_interpreter": set(),
     "name_suggestions": {"units"},
-    "model": BELOW_MODEL,
-    "linux": BELOW_MODEL,
-    "python_hooks": {"reporting"},  # as programs see it: a part of their own `tony`
-    "hadoop": {"errors", "units", "retry", "address"},
-    "core": BELOW_MODEL | {"model"},
-    "frameworks": BELOW_MODEL | {"model"},
-    "protocol": BELOW_MODEL | {"model"},
-    "config": PURE | {"schedulers", "hadoop"},
-    "rpc": PURE,
-    "storage": PURE | {"hadoop", "mini"},
-    "schedulers": PURE | {"storage", "rpc", "hadoop"},
-    "history": MIDDLE,
-    "am": MIDDLE | {"history"},
-    "executor": MIDDLE,
-    "jobs": MIDDLE | {"history"},
-    "advice": MIDDLE | {"history", "jobs"},
-    "client": MIDDLE | {"history", "jobs"},
-    "web": MIDDLE | {"history", "jobs", "advice"},
-    "portal": MIDDLE | {"history", "jobs", "advice", "web"},
-    "mini": BASE,
-    "cli": MIDDLE | {"history", "jobs", "advice", "client", "portal", "mini"},
-    "__main__": {"cli"},
-    "testing": BASE | {"core", "protocol", "schedulers"},
 }
+#: Package -> the packages that it imports: exactly these. Before an arrow is added, see whether the fact belongs lower.
+ARROWS: dict[str, set[str]] = {
+    "model": set(),
+    "linux": set(),
+    "hadoop": set(),
+    "python_hooks": set(),
+    "protocol": {"model"},
+    "core": {"model"},
+    "frameworks": {"model"},
+    "rpc": {"linux", "protocol"},
+    "mini": {"linux", "model"},
+    "history": {"core", "linux", "model"},
+    "storage": {"hadoop", "linux", "mini", "model"},
+    "schedulers": {"core", "hadoop", "linux", "model", "protocol", "rpc", "storage"},
+    "testing": {"core", "model", "protocol", "schedulers"},
+    "config": {"frameworks", "hadoop", "linux", "model", "schedulers"},
+    "executor": {"frameworks", "linux", "model", "protocol", "rpc", "schedulers", "storage"},
+    "am": {"config", "core", "frameworks", "history", "linux", "model", "protocol", "rpc", "schedulers"},
+    "jobs": {"config", "core", "history", "linux", "model", "protocol", "rpc", "schedulers", "storage"},
+    "advice": {"config", "core", "history", "jobs", "model"},
+    "client": {
+        *("config", "frameworks", "history", "jobs", "linux", "model", "protocol", "rpc", "schedulers", "storage"),
+    },
+    "web": {"advice", "config", "core", "history", "jobs", "linux", "model", "protocol"},
+    "portal": {"config", "core", "history", "jobs", "linux", "model", "schedulers", "storage", "web"},
+    "cli": {
+        *("advice", "client", "config", "core", "frameworks", "history", "jobs", "linux", "mini", "model", "portal"),
+        *("protocol", "schedulers", "storage"),
+    },
+}
+#: Code in a task, for which `tony` is this folder.
+TASK_LIBRARY = "python_hooks/library/"
 #: `config` may ask a scheduler for its table of settings, by name, and nothing else of it; it reads XML as Hadoop does.
 #: Files in HDFS may ask whether a small cluster runs.
 ONLY = {
@@ -85,28 +90,69 @@ def _list_imports() -> list[tuple[str, str]]:
     assert [path for path, node in find_nodes(ast.ImportFrom) if node.level] == [], "relative imports"
     found = [(path, alias.name) for path, node in find_nodes(ast.Import) for alias in node.names]
     for path, node in find_nodes(ast.ImportFrom):
-        names = [f"tony.{alias.name}" for alias in node.names] if node.module == "tony" else [node.module or ""]
-        found += [(path, name) for name in names]
-    return found
+        found += [(path, _resolve(node.module or "", alias.name)) for alias in node.names]
+    return list(dict.fromkeys(found))
+
+
+def _resolve(module: str, name: str) -> str:
+    """Return the module that `from module import name` loads."""
+    path = f"{module}.{name}".removeprefix("tony.").replace(".", "/")
+    is_module = module == "tony" or f"{path}.py" in parse_modules() or f"{path}/__init__.py" in parse_modules()
+    return f"{module}.{name}" if is_module else module
 
 
 def _get_package(path: str) -> str:
     return path.partition("/")[0].removesuffix(".py")
 
 
-def _is_forbidden(path: str, module: str) -> bool:
-    if module.partition(".")[0] in OUTSIDE:
-        return True
-    if not module.startswith("tony.") or module == "tony.__version__" or path == "__init__.py":
-        return False
-    package, target = _get_package(path), module.split(".")[1]
-    only = ONLY.get((package, target))
-    return target not in ALLOWED[package] | {package} or (only is not None and module not in only)
+def _list_arrows() -> set[tuple[str, str]]:
+    """Return package or top-level module, and another one that it imports."""
+    found = {
+        (_get_package(path), module.split(".")[1])
+        for path, module in _list_imports()
+        if module.startswith("tony.") and not path.startswith(TASK_LIBRARY) and path != "__init__.py"
+    }
+    return {(package, target) for package, target in found if target not in {package, "__version__"}}
 
 
-def test_a_module_imports_only_packages_below_its_own() -> None:
-    wrong = [f"{path} must not import {module}" for path, module in _list_imports() if _is_forbidden(path, module)]
+def test_packages_import_each_other_as_in_the_table() -> None:
+    used = {(package, target) for package, target in _list_arrows() if target not in BELOW and package in ARROWS}
+    assert used == {(package, target) for package, targets in ARROWS.items() for target in targets}
+
+
+def test_no_cycle_of_packages() -> None:
+    TopologicalSorter(ARROWS).prepare()
+
+
+def test_top_level_modules_import_no_package() -> None:
+    used = {arrow for arrow in _list_arrows() if arrow[0] not in ARROWS}
+    assert used == {("__main__", "cli"), *((name, target) for name, targets in BELOW.items() for target in targets)}
+
+
+def test_only_named_modules_are_imported_from_some_packages() -> None:
+    wrong = [
+        f"{path} must not import {module}"
+        for path, module in _list_imports()
+        if module.startswith("tony.")
+        and (only := ONLY.get((_get_package(path), module.split(".")[1]))) is not None
+        and module not in only
+    ]
     assert wrong == []
+
+
+def test_the_package_imports_nothing_of_the_checkout() -> None:
+    assert [each for each in _list_imports() if each[1].partition(".")[0] in OUTSIDE] == []
+
+
+@pytest.mark.parametrize("package", ARROWS)
+def test_no_cycle_in_a_package(package: str) -> None:
+    """Its sub-packages, each as a whole, and the modules next to them."""
+    graph: dict[str, set[str]] = {}
+    for path, module in _list_imports():
+        if path.startswith(f"{package}/") and module.startswith(f"tony.{package}."):
+            part, target = path.split("/")[1].removesuffix(".py"), module.split(".")[2]
+            graph.setdefault(part, set()).update({target} - {part})
+    TopologicalSorter(graph).prepare()
 
 
 def test_deciding_does_no_io() -> None:
