@@ -24,8 +24,8 @@ from tony.core.events import Queued
 from tony.errors import InfraError, ProgramError, UnknownJobError, UserError
 from tony.history.event_log import LogEntry
 from tony.history.job_record import write_summary
-from tony.jobs.status import remote_job_sync
 from tony.jobs.state_dir import get_user_name
+from tony.jobs.status import remote_job_sync
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home

@@ -14,10 +14,10 @@ from typing import Any
 
 from tony.advice.recommendation import SettingChange
 from tony.config.files.call_settings import from_spec
-from tony.config.table.layers import format_key
 from tony.config.files.overrides import is_override
 from tony.config.files.toml_line_numbers import scan
 from tony.config.load import Resolved, is_linkedin_xml, load
+from tony.config.table.layers import format_key
 from tony.errors import ConfigError, StorageError, UserError
 from tony.model.job_spec import JobSpec
 from tony.model.masking import is_secret, redact
