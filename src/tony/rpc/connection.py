@@ -2,8 +2,7 @@
 
 All callbacks run in the event loop's thread. Bytes are read into one buffer that a server's connections share, so an
 idle connection needs almost no memory. Outgoing data is queued unencrypted, one object for all recipients of the same
-frame, and encrypted piece by piece as the other side reads. So a peer that does not read costs one piece, and delays
-no other.
+frame, and encrypted piece by piece as the other side reads: a peer that does not read costs one piece.
 """
 
 from __future__ import annotations
