@@ -1,4 +1,4 @@
-"""What a container is told of its image, and which of its log files are kept. All the rest: `test_rendering`."""
+"""What a container is told of its image, of its variables and ACLs. All the rest: `client/test_dry_run`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from tests.schedulers.yarn.samples import record, yarn_role
 from tony.hadoop.tokens import TokenCredentials
-from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
+from tony.hadoop.wire.yarn_records import AccessType, ContainerLaunchContext
 from tony.model.job_spec import JobSpec, Role
 from tony.model.placeholders import expand_variables
 from tony.model.staged_files import StagedJob
 from tony.schedulers.yarn.launch_contexts import (
     build_master_container,
-    build_submission,
     build_task_container,
     escape_for_shell,
 )
@@ -103,29 +102,6 @@ def test_container_env_without_a_setting() -> None:
     given = {f"{DOCKER}DOCKER_CONTAINER_NETWORK": "bridge", f"{DOCKER}DOCKER_IMAGE": "other"}
     assert of_task(Role(image="train"), given) == {"DOCKER_CONTAINER_NETWORK": "bridge", **image("train")}
     assert of_task(Role(), given) == {"DOCKER_CONTAINER_NETWORK": "bridge", "DOCKER_IMAGE": "other"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, None),
-        ({"log_include": "a"}, LogAggregationContext(include="a", exclude="")),
-        ({"log_exclude": "b"}, LogAggregationContext(include=".*", exclude="b")),
-        (
-            {"rolled_log_include": "c"},
-            LogAggregationContext(include=".*", exclude="", rolled_include="c", rolled_exclude=""),
-        ),
-        (
-            {"log_include": "a", "rolled_log_exclude": "d"},
-            LogAggregationContext(include="a", exclude="", rolled_include=".*", rolled_exclude="d"),
-        ),
-    ],
-)
-def test_log_files(settings: dict[str, str], expected: LogAggregationContext | None) -> None:
-    """Patterns of what is kept in the end, and of what is brought while the job runs: nothing, by Hadoop's default."""
-    made = YarnSettings(**settings)  # type: ignore[arg-type]
-    context = build_submission(record(), made, ApplicationId(), ContainerLaunchContext())
-    assert context.log_aggregation == expected
 
 
 ENVIRONMENT = {"HOME_OF": "/opt/hadoop", "EMPTY": "", "PATH": "/usr/bin:/bin"}

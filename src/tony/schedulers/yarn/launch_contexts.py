@@ -1,115 +1,35 @@
-"""The requests to YARN: the application, and what each container runs. Pure, for golden tests and `--dry-run`."""
+"""The launch contexts of containers: program, files, variables. Pure, for golden tests and `--dry-run`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from tony.hadoop.tokens import TokenCredentials, to_bytes
-from tony.hadoop.wire.application_client import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
 from tony.hadoop.wire.yarn_records import (
     AccessType,
     ApplicationAcl,
-    ApplicationId,
     ContainerLaunchContext,
     LocalResource,
     LocalResourceType,
     LocalResourceVisibility,
-    LogAggregationContext,
     NamedLocalResource,
-    Priority,
-    Resource,
-    ResourceRequest,
-    ResourceValue,
     StringPair,
     Url,
 )
-from tony.model.job_spec import JobSpec, Resources
+from tony.model.job_spec import JobSpec
 from tony.model.placeholders import VARIABLE
 from tony.model.staged_files import Placement, StagedRole
 from tony.model.submission_record import JobRecord
-from tony.schedulers.client_interface import ATTEMPTS_WITHIN
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.yarn.client.application_tags import build_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings, read_role_settings
 
-MIB = 1024**2
-#: YARN's name for GPUs.
-GPU = "yarn.io/gpu"
-_TYPE_LENGTH = 20
 _DOCKER_IMAGE = "scheduler.yarn.docker_image"
 #: Characters that a shell interprets inside double quotes, unless they begin a variable.
 _SPECIAL = re.compile(rf'(?P<variable>{VARIABLE.pattern})|[\\"`$]', re.ASCII)
 #: Read by YARN itself, as they are sent; no shell interprets them.
 _READ_BY_YARN = "YARN_CONTAINER_RUNTIME_"
-
-
-def build_capability(resources: Resources) -> Resource:
-    """Return a task's resources as YARN's; memory is rounded up to whole MiB."""
-    others = dict(resources.others)
-    if resources.gpus:
-        others.setdefault(GPU, resources.gpus)
-    return Resource(
-        memory=-(-resources.memory // MIB),
-        vcores=resources.vcores,
-        others=tuple(ResourceValue(name=name, value=value, units="") for name, value in sorted(others.items())),
-    )
-
-
-def count_gpus(resources: Resources) -> int:
-    """Return the number of GPUs of a task, whichever setting requests them."""
-    return dict(resources.others).get(GPU, resources.gpus)
-
-
-def build_master_capability(settings: YarnSettings) -> Resource:
-    """Return the application master's resources."""
-    return Resource(memory=-(-settings.am_memory // MIB), vcores=settings.am_vcores)
-
-
-def build_submission(
-    record: JobRecord,
-    settings: YarnSettings,
-    application: ApplicationId,
-    container: ContainerLaunchContext,
-    *,
-    cancel_tokens: bool = True,
-) -> ApplicationSubmissionContext:
-    """Build the submission context of the application.
-
-    Args:
-        cancel_tokens: YARN shall cancel its delegation tokens when it has ended.
-    """
-    label = settings.am_node_label or settings.node_label
-    seconds = settings.lifetime
-    more: dict[str, Any] = {} if cancel_tokens else {"cancel_tokens_when_complete": False}
-    return ApplicationSubmissionContext(
-        application_id=application,
-        name=record.spec.name,
-        queue=settings.queue,
-        priority=None if settings.priority is None else Priority(priority=settings.priority),
-        am_container=container,
-        max_attempts=record.spec.am_attempts,
-        keep_containers=True,
-        application_type=settings.application_type[:_TYPE_LENGTH],
-        tags=build_tags(settings),
-        resource=build_master_capability(settings),
-        am_requests=(
-            ResourceRequest(
-                priority=Priority(priority=0),
-                resource_name="*",
-                capability=build_master_capability(settings),
-                num_containers=1,
-                node_label_expression=label,
-            ),
-        ),
-        node_label_expression=settings.node_label,
-        attempt_failures_validity_interval=int(ATTEMPTS_WITHIN * 1000),
-        log_aggregation=_build_log_context(settings),
-        timeouts=(TimeoutSeconds(type=TimeoutType.LIFETIME, timeout=int(seconds)),) if seconds else (),
-        **more,
-    )
 
 
 def build_master_container(
@@ -263,18 +183,6 @@ def _format_acl(names: Iterable[str]) -> str:
     users = ",".join(name for name in every if not name.startswith("@"))
     groups = ",".join(name[1:] for name in every if name.startswith("@"))
     return f"{users} {groups}" if groups else users
-
-
-def _build_log_context(settings: YarnSettings) -> LogAggregationContext | None:
-    """Return the log aggregation patterns. Without any, YARN skips files that are still being written."""
-    in_the_end = (settings.log_include, settings.log_exclude)
-    rolled = (settings.rolled_log_include, settings.rolled_log_exclude)
-    given: dict[str, Any] = {}
-    if any(in_the_end) or any(rolled):
-        given.update(include=in_the_end[0] or ".*", exclude=in_the_end[1] or "")
-    if any(rolled):
-        given.update(rolled_include=rolled[0] or ".*", rolled_exclude=rolled[1] or "")
-    return LogAggregationContext(**given) if given else None
 
 
 def escape_for_shell(variables: Mapping[str, str]) -> dict[str, str]:

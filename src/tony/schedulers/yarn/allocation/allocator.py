@@ -38,8 +38,9 @@ from tony.schedulers.yarn.allocation.page_proxy import find_page_proxy
 from tony.schedulers.yarn.allocation.session import YarnSession
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.containers import ContainerEnv
-from tony.schedulers.yarn.launch_contexts import build_task_container, count_gpus
+from tony.schedulers.yarn.launch_contexts import build_task_container
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, encode_payload
+from tony.schedulers.yarn.resources import count_gpus
 from tony.storage.hdfs.delegation_tokens import select_program_tokens
 
 #: Share of YARN's AM expiry interval during which this AM attempt is certain to be the latest.

@@ -10,8 +10,8 @@ from tony.hadoop.wire.application_master import RegisterResponse
 from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.request_table import ContainerRequest
 from tony.model.job_spec import JobSpec
-from tony.schedulers.yarn.launch_contexts import build_capability
 from tony.schedulers.yarn.placement_constraints import build_constraint, find_placed, list_tags
+from tony.schedulers.yarn.resources import build_capability
 from tony.schedulers.yarn.settings import YarnSettings
 
 #: Seconds until missing containers are reported as pending: before, they are probably just being allocated.

@@ -10,14 +10,11 @@ from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.yarn.launch_contexts import (
-    build_capability,
-    build_master_container,
-    build_submission,
-    build_task_container,
-)
+from tony.schedulers.yarn.client.submission_context import build_submission
+from tony.schedulers.yarn.launch_contexts import build_master_container, build_task_container
 from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
 from tony.schedulers.yarn.placement_constraints import build_constraint, find_placed, list_tags
+from tony.schedulers.yarn.resources import build_capability
 from tony.schedulers.yarn.settings import read_settings
 
 #: Placeholders for values that staging and the cluster add.

@@ -10,8 +10,8 @@ from tony.hadoop.wire.yarn_records import Resource
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import DistributedMode
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode
-from tony.schedulers.yarn.launch_contexts import build_capability, build_master_capability
 from tony.schedulers.yarn.placement_constraints import find_placed
+from tony.schedulers.yarn.resources import build_capability, build_master_capability
 from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 from tony.units import format_first, format_size
 

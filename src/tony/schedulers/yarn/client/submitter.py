@@ -44,8 +44,9 @@ from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_pl
 from tony.schedulers.yarn.client.capacity import AWAY, ClusterCapacity, build_capacity
 from tony.schedulers.yarn.client.cluster_cache import ClusterCache
 from tony.schedulers.yarn.client.feasibility import count_suitable_nodes, find_notices, find_unsatisfiable_requests
+from tony.schedulers.yarn.client.submission_context import build_submission
 from tony.schedulers.yarn.cluster_clients import ClusterClients, find_cluster
-from tony.schedulers.yarn.launch_contexts import build_master_container, build_submission
+from tony.schedulers.yarn.launch_contexts import build_master_container
 from tony.schedulers.yarn.launch_payload import JOB, PAGES, JobPayload, encode_payload
 from tony.schedulers.yarn.placement_constraints import find_constraint_hints, find_unsatisfiable_constraints
 from tony.schedulers.yarn.settings import YarnSettings, find_recorded_source, load_recorded_settings, read_settings
