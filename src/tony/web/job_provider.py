@@ -20,7 +20,7 @@ from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.log_files import Selection
 from tony.jobs.remote.log_fetcher import LogFetcher
-from tony.jobs.remote.remote_job_files import SharedFetch
+from tony.jobs.remote.shared_fetch import SharedFetch
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId

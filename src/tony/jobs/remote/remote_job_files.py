@@ -5,17 +5,16 @@ Requests wait only briefly: a longer transfer continues in the background for la
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from tony import clock
 from tony.errors import TonyError, join_lines
 from tony.history.job_record import read_job
 from tony.jobs.log_files import Selection
 from tony.jobs.remote import log_fetcher, scheduler_logs
 from tony.jobs.remote.log_mirror import complete
+from tony.jobs.remote.shared_fetch import SharedFetch
 from tony.jobs.status import remote_job_sync
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.log_name import STREAMS
@@ -23,51 +22,6 @@ from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import LINKEDIN_TONY, JobRecord
 from tony.model.web_link import WebLink
 from tony.schedulers.client_interface import Submitter
-
-#: Running fetches, referenced so that they are not garbage-collected.
-_RUNNING: set[asyncio.Task[None]] = set()
-
-
-class SharedFetch:
-    """A fetch that concurrent requests share. It is repeated once its result is no longer fresh.
-
-    Requests wait only for a while; a longer fetch continues in the background for later ones.
-
-    Attributes:
-        result: what the last one returned.
-    """
-
-    def __init__(self) -> None:
-        self.result = ""
-        self._finished_at = self._give_up_at = float("-inf")
-        self._work: asyncio.Task[None] | None = None
-
-    async def run(
-        self, fetch: Callable[[], Coroutine[object, object, str]], fresh_seconds: float, timeout_seconds: float
-    ) -> bool:
-        """Fetch, unless the result is fresh; return False if that takes longer than the timeout.
-
-        Raises what the fetch raises.
-        """
-        if self._work is None and clock.monotonic() - self._finished_at >= fresh_seconds:
-            self._give_up_at = clock.monotonic() + timeout_seconds
-            self._work = asyncio.get_running_loop().create_task(self._fetch(fetch()))
-            _RUNNING.add(self._work)
-            self._work.add_done_callback(_RUNNING.discard)
-        work = self._work
-        if work is not None:
-            done, _ = await asyncio.wait([work], timeout=max(0.0, self._give_up_at - clock.monotonic()))
-            if not done:
-                return False
-            work.result()
-        return True
-
-    async def _fetch(self, work: Coroutine[object, object, str]) -> None:
-        try:
-            self.result = await work
-        finally:
-            self._finished_at, self._work = clock.monotonic(), None
-
 
 #: Seconds for which fetched output of a running job is fresh.
 _FRESH_SECONDS = 1.0
