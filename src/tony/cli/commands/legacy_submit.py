@@ -68,7 +68,7 @@ class LegacyCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List LinkedIn TonY's flags."""
-        with formatter.section("Flags, with one dash or two, as -flag value or --flag=value"):
+        with formatter.section("Flags (also with one dash)"):
             formatter.write_dl(
                 [
                     (f"--{row.name} {row.argument}".rstrip(), row.meaning + (" May be repeated." * row.repeated))
