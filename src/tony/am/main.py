@@ -142,7 +142,8 @@ async def run_attempt(
     job = _load(folder)
     parts = _Parts()
     try:
-        report = await _run_job(job, parts, create_allocator, on_listening)
+        # A task of its own: before Python 3.11.4 time-outs fail in a task whose group had an error.
+        report = await asyncio.create_task(_run_job(job, parts, create_allocator, on_listening))
     except AttemptSupersededError as error:
         log.error("this application master exits and leaves the job unchanged: %s", error)
         await _leave(parts)
