@@ -475,6 +475,18 @@ def test_host_and_signal_are_shown_once(
     assert (" on <bdi>node7</bdi>" in part, " · SIGSEGV" in part) == (host, signal)
 
 
+def test_a_failure_without_output_has_its_hint(tmp_path: Path) -> None:
+    """A program that ran out of memory often printed nothing."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    _fail(folder)
+    report = _report(folder)
+    assert report.failure is not None
+    failure = replace(report.failure, cause=FailureCause.MEMORY, tail=())
+    write_summary(folder, replace(report, failure=failure))
+    assert "roles.worker.memory" in fetch(_app(home), f"/job/{JOB}").text
+
+
 def test_a_job_that_hangs_has_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor an end: the page says for how long it has been stalled."""
     home = Home(tmp_path)
