@@ -141,19 +141,20 @@ class MiniCluster:
                     raise
         raise AssertionError
 
-    def stop(self, notice: Callable[[str], None] | None = None) -> int:
+    def stop(self, notice: Callable[[str], None] | None = None, *, wait: bool = False) -> int:
         """Stop everything, and remove all files but the cache of archives. Also cleans up after crashes.
 
         Args:
             notice: receives a message about running applications, which are killed first. Without it they end with
                 the cluster.
+            wait: wait while another process changes the cluster, instead of raising UserError.
 
         Returns:
             How many daemons were running.
         """
         if not self.home.path.is_dir():
             return 0
-        with self._lock():
+        with self._lock(wait=wait):
             with contextlib.suppress(RecordError):
                 state = load(self.places) if notice else None
                 if state is not None and notice is not None:
@@ -228,7 +229,7 @@ class MiniCluster:
         )
 
     @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
+    def _lock(self, *, wait: bool = False) -> Iterator[None]:
         """Lock the cluster against concurrent changes. Locks the state directory itself, so that no file is left."""
         try:
             self.home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -236,7 +237,7 @@ class MiniCluster:
         except OSError as error:
             raise StorageError(f"cannot use {self.home.path}: {error.strerror}") from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             yield
         except BlockingIOError:
             text = f"another tony mini is changing the cluster in {self.home.path}; try again when it has finished"
@@ -388,7 +389,8 @@ def main() -> int:
         while os.read(0, 1024):
             pass
     try:
-        MiniCluster(Home(folder), os.environ).stop()
+        # The kernel closes the files of a killed owner one after the other: our input maybe before its lock.
+        MiniCluster(Home(folder), os.environ).stop(wait=True)
     except TonyError as error:
         print(f"tony: {error}", file=sys.stderr)
         return error.exit_code
