@@ -31,9 +31,9 @@ def test_killed_through_yarn(lab: YarnLab) -> None:
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_its_lifetime_is_over(lab: YarnLab) -> None:
     """YARN ends it then: a time-out with its setting and place, although its master was up."""
-    done = lab.submit(lab.roles(FAMILY, head='[scheduler.yarn]\nlifetime = "30s"'))
+    done = lab.submit(lab.roles(FAMILY, head='[scheduler.yarn]\nlifetime = "15s"'))
     assert done.returncode == 1, done.stderr
-    assert re.search(r"lifetime of 30 s \(scheduler\.yarn\.lifetime, \S*job\.toml:\d+\)", done.stderr), done.stderr
+    assert re.search(r"lifetime of 15 s \(scheduler\.yarn\.lifetime, \S*job\.toml:\d+\)", done.stderr), done.stderr
     assert "SIGTERM" not in done.stderr, done.stderr
     job = lab.only_job()
     status = lab.status(job)

@@ -220,6 +220,28 @@ async def test_a_follower_asks_the_scheduler_for_the_cause_of_a_signal(home: Hom
     assert read_summary(folder) == report
 
 
+@pytest.mark.parametrize(
+    ("actor", "cause", "swept"),
+    [
+        (Actor("YARN: by bob", ActorKind.SCHEDULER), FailureCause.KILLED, 1),
+        (None, FailureCause.LIFETIME, 1),
+        (None, FailureCause.AM_LOST, 1),
+        (Actor("bob"), FailureCause.KILLED, 0),
+    ],
+)
+async def test_a_master_that_its_scheduler_kills_leaves_nothing(
+    home: Home, actor: Actor | None, cause: FailureCause, swept: int
+) -> None:
+    """It has told its followers the end, and then has hardly time to remove what it has stored; otherwise it has."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    failure = replace(killed_by(SIGTERM), actor=actor, cause=cause)
+    last = replace(running, state=JobState.FAILED, exit_code=1, failure=failure)
+    submitter = Elsewhere(folder, ApplicationStatus(alive=False, result=JobState.KILLED))
+    await remote_job_sync.build_last_am_report(folder, submitter, last)
+    assert submitter.swept == swept
+
+
 @pytest.mark.parametrize("result", [JobState.KILLED, None])
 async def test_the_cause_of_a_signal(home: Home, result: JobState | None) -> None:
     """The AM has got a signal only; where the scheduler was asked to end the job, it knows why."""

@@ -78,6 +78,16 @@ def was_killed_by_signal(report: JobReport) -> bool:
     return actor is not None and actor.kind is ActorKind.SIGNAL
 
 
+def was_ended_by_scheduler(report: JobReport) -> bool:
+    """Return True if the scheduler ended the job, or may have: then it kills the AM, which is rarely quick enough to
+    remove what it has stored."""
+    failure = report.failure
+    if failure is None:
+        return False
+    by_scheduler = failure.actor is not None and failure.actor.kind in (ActorKind.SIGNAL, ActorKind.SCHEDULER)
+    return by_scheduler or failure.cause in (FailureCause.LIFETIME, FailureCause.AM_LOST)
+
+
 def add_signal_source(report: JobReport, status: ApplicationStatus) -> JobReport:
     """Add the scheduler's explanation to the report, if the scheduler sent the signal to the AM.
 

@@ -20,7 +20,13 @@ from tony.history.json_files import read_if_valid, write_json
 from tony.jobs.am_client import AmLocation, locate_am, request_report
 from tony.jobs.state_dir import prepare
 from tony.jobs.status import aborted_submissions
-from tony.jobs.status.job_end import add_signal_source, close_lost, remove_secrets, was_killed_by_signal
+from tony.jobs.status.job_end import (
+    add_signal_source,
+    close_lost,
+    remove_secrets,
+    was_ended_by_scheduler,
+    was_killed_by_signal,
+)
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
@@ -200,13 +206,13 @@ def note_master(folder: JobFolder, status: ApplicationStatus) -> None:
 
 async def build_last_am_report(folder: JobFolder, submitter: Submitter, report: JobReport) -> JobReport:
     """Return the final report of an AM, with the scheduler's explanation if a signal ended the job."""
-    if was_killed_by_signal(report):
+    if was_ended_by_scheduler(report):
         with contextlib.suppress(InfraError, TimeoutError):
             async with asyncio.timeout(_END_TIMEOUT_SECONDS):
                 while (status := await submitter.application_status(folder.job_id)) and status.alive is not False:
                     await asyncio.sleep(_POLL_SECONDS)
                 report = add_signal_source(report, status) if status else report
-                await submitter.sweep(folder)  # it may have been killed before it removed its credentials
+                await submitter.sweep(folder)
     return keep(folder, report)
 
 
