@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 #: Errors that will hardly go away soon. All others may: a NameNode that has just started knows no DataNode at first,
 #: and the lease of a file lasts until the DataNodes have agreed on its length.
 _LASTING = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
+#: First character of the name of a file that is not complete; no other name begins so.
+_DRAFT_PREFIX = "."
 
 
 class HdfsJobStore(JobStore):
@@ -71,7 +73,7 @@ class HdfsJobStore(JobStore):
 
     def put(self, name: str, data: bytes | Path, draft: str = "new") -> None:
         # Under a temporary name at first: HDFS shows partial files, and empty ones if it is full.
-        path, draft = f"{self.path}/{name}", f"{self.path}/.{name}.{draft}"
+        path, draft = f"{self.path}/{name}", f"{self.path}/{_DRAFT_PREFIX}{name}.{draft}"
         client = self._web()
         try:
             client.create(draft, data, permission=0o600, overwrite=True)
@@ -83,6 +85,11 @@ class HdfsJobStore(JobStore):
 
     def delete(self, name: str) -> None:
         self._web().delete(f"{self.path}/{name}")
+
+    def remove_drafts(self) -> None:
+        for name in self.list():
+            if name.startswith(_DRAFT_PREFIX):
+                self.delete(name)
 
     def open_log(self, name: str, interval: float, most_waiting: int, on_durable: Callable[[int], None]) -> AppendLog:
         self.make()

@@ -105,6 +105,10 @@ class JobStore(ABC):
         """Delete a file, if it exists."""
 
     @abstractmethod
+    def remove_drafts(self) -> None:
+        """Delete what interrupted calls of `put` have left; to be called when there is no other writer."""
+
+    @abstractmethod
     def open_log(self, name: str, interval: float, most_waiting: int, on_durable: Callable[[int], None]) -> LogAppender:
         """Open an event log for writing, in the folder, which it creates.
 

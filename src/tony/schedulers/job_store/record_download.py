@@ -82,10 +82,11 @@ class RecordDownload:
     def forget_secrets(self) -> None:
         """Delete what a dead AM has left for its clients."""
         try:
+            self._store.remove_drafts()  # first: if the AM is about to complete one, it fails
             for name in ("access.json", "am.json", self._folder.kill_request.name):
                 self._store.delete(name)
         except InfraError as error:
-            _log.info("cannot delete %s/%s: %s", self._store.path, name, error)
+            _log.info("cannot delete the secrets in %s: %s", self._store.path, error)
         finally:
             self._store.close()
 

@@ -159,6 +159,7 @@ class RecordPublisher:
             self._put_metrics,
             lambda: self._store.delete("am.json"),
             lambda: self._store.delete(self._folder.kill_request.name),
+            self._store.remove_drafts,
             self._put_summary,
         )
         for left, step in zip(range(len(steps) - 1, -1, -1), steps, strict=True):

@@ -14,7 +14,7 @@ from tests.facts import mentions
 from tests.schedulers.yarn import fake_cluster as scene
 from tests.schedulers.yarn.fake_cluster import HDFS_TOKEN, SECRET, FakeCluster, start_fake_cluster
 from tests.support.hadoop.fake_resource_manager import YARN
-from tests.support.hadoop.fake_webhdfs import Trouble
+from tests.support.hadoop.fake_webhdfs import FakeFile, Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse
 from tony.core.events import ClusterKill, ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
 from tony.errors import AttemptLostError, AttemptSupersededError, SchedulerError
@@ -535,8 +535,10 @@ async def test_no_token(tmp_path: Path) -> None:
 
 
 async def test_finish(tmp_path: Path) -> None:
-    """The record is in HDFS, without what clients needed for a living master, and YARN knows how it ended."""
+    """The record is in HDFS, without what clients needed for a living master and without what a write that HDFS
+    interrupted has left, and YARN knows how it ended."""
     async with start_fake_cluster(tmp_path) as cluster:
+        cluster.files.files[f"{scene.FOLDER}/.metrics.db.copy"] = FakeFile(content=b"half")
         await cluster.until(lambda: cluster.file("access.json"))
         assert cluster.files.files[f"{scene.FOLDER}/access.json"].permission == 0o600
         await cluster.until(lambda: cluster.file("am.json"))
@@ -551,6 +553,7 @@ async def test_finish(tmp_path: Path) -> None:
         assert (final.final_status, final.diagnostics) == (FinalStatus.SUCCEEDED, "succeeded")
         assert (cluster.file("access.json"), cluster.file("am.log")) == (None, b"what it said\n")
         assert cluster.file("am.json") is None
+        assert cluster.file(".metrics.db.copy") is None
         summary = cluster.file("summary.json")
         assert summary is not None
         assert json.loads(summary)["state"] == "succeeded"
