@@ -3,6 +3,7 @@ sleep."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import tony
 from tests.mini.conftest import Machine
 from tests.support.waiting import block_until
+from tony import isolated_interpreter
 from tony.errors import InfraError
 from tony.linux.process import with_marker
 from tony.mini.cluster import run_ephemeral_cluster
@@ -57,6 +59,27 @@ def test_an_ephemeral_cluster_does_not_outlive_its_owner(machine: Machine, numbe
     finally:
         process.kill()
         process.wait()
+
+
+def test_its_guard_waits_while_the_owner_still_holds_the_lock(tmp_path: Path) -> None:
+    """The kernel closes the files of a killed owner one after the other: the guard's input maybe first."""
+    folder = tmp_path / "tony-local-1"
+    folder.mkdir()
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    guard = subprocess.Popen(isolated_interpreter.command("tony.mini.cluster", str(folder)), stdin=subprocess.DEVNULL)
+    try:
+        block_until(lambda: guard.poll() is not None or has_open(guard.pid, folder))
+        assert guard.poll() is None
+    finally:
+        os.close(lock)
+        assert guard.wait(60) == 0
+    assert not folder.exists()
+
+
+def has_open(pid: int, folder: Path) -> bool:
+    """A file that is closed meanwhile is none of interest."""
+    return any(os.path.realpath(f"/proc/{pid}/fd/{name}") == str(folder) for name in os.listdir(f"/proc/{pid}/fd"))
 
 
 def test_a_failed_start_leaves_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
