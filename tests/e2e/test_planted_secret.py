@@ -18,7 +18,7 @@ import pytest
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.test_tensorboard import portal_of
 from tests.support.http_servers import webhook
-from tony.web.api.server import OPERATIONS
+from tony.web.api.request_handler import OPERATIONS
 
 pytestmark = pytest.mark.e2e
 

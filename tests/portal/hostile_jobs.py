@@ -32,7 +32,7 @@ from tony.model.state_directory import Home, JobFolder
 from tony.portal.histories.history_locations import open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
-from tony.web.api.server import OPERATIONS
+from tony.web.api.request_handler import OPERATIONS
 from tony.web.app import create
 from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator

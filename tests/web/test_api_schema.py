@@ -15,7 +15,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, keep
 from tony.model.state_directory import Home
 from tony.web.api.operation import Operation
-from tony.web.api.server import OPERATIONS
+from tony.web.api.request_handler import OPERATIONS
 from tony.web.app import create
 from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator

@@ -24,7 +24,7 @@ from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.state_directory import Home
 from tony.web.api.operation import Operation
-from tony.web.api.server import OPERATIONS
+from tony.web.api.request_handler import OPERATIONS
 from tony.web.app import create
 from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator

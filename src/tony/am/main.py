@@ -24,7 +24,7 @@ from tony.am import open_file_limit
 from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import JobFinishedError, Master
 from tony.am.recovery import apply_stored_kill_requests, recover_state
-from tony.config.files.site_files import default_site_files, is_absent
+from tony.config.files.site_file_paths import default_site_files, is_absent
 from tony.core.events import AttemptStarted, KillRequested
 from tony.errors import (
     AttemptSupersededError,

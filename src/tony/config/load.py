@@ -22,7 +22,7 @@ from tony.config.checks.plug_in_checks import check_plugin_names, framework_erro
 from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.overrides import from_environment, from_params, from_sets
-from tony.config.files.site_files import default_site_files
+from tony.config.files.site_file_paths import default_site_files
 from tony.config.files.site_policy import Site, check_finals, check_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.table.converted_settings import read

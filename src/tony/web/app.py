@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tony.errors import ExitCode, OverloadedError, RecordError, TonyError
 from tony.web import metrics_endpoint
-from tony.web.api.server import Api
+from tony.web.api.request_handler import Api
 from tony.web.assets import find_served
 from tony.web.authorization import UNAUTHENTICATED, AccessDenied, User
 from tony.web.pages import PAGES, Page

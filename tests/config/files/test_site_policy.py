@@ -14,7 +14,7 @@ import pytest
 import tony
 from tests.config.jobs import list_errors, resolve, write
 from tests.facts import mention_each
-from tony.config.files.site_files import default_site_files
+from tony.config.files.site_file_paths import default_site_files
 from tony.config.files.site_policy import check_again
 from tony.model.job_spec import GIB, JobSpec, Resources, Role, Timeouts
 from tony.model.setting_choices import TlsMode

@@ -23,7 +23,7 @@ from typing import Any
 
 from tony.config.files.call_settings import from_spec
 from tony.config.files.file_reader import FileRejectedError, read_layer
-from tony.config.files.site_files import is_absent
+from tony.config.files.site_file_paths import is_absent
 from tony.config.table.converted_settings import ValueTable, format_value, read
 from tony.config.table.layers import Layer, format_key, leaves, merge
 from tony.config.table.schema_tree import find, find_setting

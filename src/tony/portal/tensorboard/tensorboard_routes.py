@@ -34,12 +34,12 @@ from tony.model.submission_record import JobRecord
 from tony.portal.histories.history_locations import open_location
 from tony.portal.histories.job_dir_location import JobDirLocation
 from tony.portal.indexed_jobs import IndexedJobs, PortalView
+from tony.portal.tensorboard.event_file_collection import EventFileSet, find, gather
 from tony.portal.tensorboard.reverse_proxy import forward_request
-from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, find, gather
 from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager, TensorBoardMissingError
 from tony.storage.stores.store_interface import FileStore
 from tony.web.api.operation import ApiError
-from tony.web.api.server import authenticate, check_change, respond
+from tony.web.api.request_handler import authenticate, check_change, respond
 from tony.web.app import wrap_page
 from tony.web.authorization import PortalAction, User, find_job, list_visible_jobs
 from tony.web.request import Links, PageError, PageRequest

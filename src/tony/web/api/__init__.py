@@ -9,4 +9,4 @@ openapi           JSON Schema of dataclasses, and the OpenAPI document
 
 from __future__ import annotations
 
-from tony.web.api.server import Api as Api
+from tony.web.api.request_handler import Api as Api

@@ -14,7 +14,7 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
-from tony.schedulers.enlisting_executor import EnlistingContainer
+from tony.schedulers.enlisting_container import EnlistingContainer
 
 from .allocator import ProcessAllocator
 

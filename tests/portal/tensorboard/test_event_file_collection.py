@@ -16,8 +16,8 @@ from tony.model.job_spec import Role
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.portal.histories.job_dir_location import JobDirLocation, find_owner
-from tony.portal.tensorboard import tensorboard_event_files
-from tony.portal.tensorboard.tensorboard_event_files import find, gather
+from tony.portal.tensorboard import event_file_collection
+from tony.portal.tensorboard.event_file_collection import find, gather
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import FileStore
 
@@ -100,9 +100,9 @@ def test_in_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [content, content] == [path.read_bytes() for path in copies]
     assert {JOB, OTHER} == {path.relative_to(tmp_path / "both").parts[0] for path in copies}
 
-    monkeypatch.setattr(tensorboard_event_files, "find_owner", lambda store, path: "another")
+    monkeypatch.setattr(event_file_collection, "find_owner", lambda store, path: "another")
     assert () == find(held(folder), job_of(folder), store_of, any_address).files
-    monkeypatch.setattr(tensorboard_event_files, "_MAX_BYTES", 100)
+    monkeypatch.setattr(event_file_collection, "_MAX_BYTES", 100)
     with pytest.raises(StorageError, match="the limit for copies"):
         gather({JOB: found}, tmp_path / "bounded")
 
@@ -150,6 +150,6 @@ def test_too_many_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """It is said that not all was looked at."""
     folder = keep(Home(tmp_path / "home"), JOB)
     write_events(folder.work / "worker-0" / "logs")
-    monkeypatch.setattr(tensorboard_event_files, "_MAX_NAMES", 0)
+    monkeypatch.setattr(event_file_collection, "_MAX_NAMES", 0)
     found = find(JobDirLocation(folder=folder, own=True), job_of(folder), no_store, any_address)
     assert "not searched" in " ".join(found.problems)
