@@ -86,7 +86,7 @@ def test_a_port_without_a_listener(lab: Lab) -> None:
     job = served(lab)
     with proxied(lab, job, "main:0:1") as (process, port):
         for _ in range(3):
-            with call(port, "echo") as caller, pytest.raises(ConnectionResetError):
+            with pytest.raises(ConnectionResetError), call(port, "echo") as caller:  # maybe before it has connected
                 caller.recv(1)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=CEILING)
