@@ -298,3 +298,10 @@ def test_completion(home: Home) -> None:
 def test_main_takes_its_arguments_from_the_process(home: Home) -> None:
     assert in_shell("tony version --json", home).stdout.startswith(b'{"tony": ')
     assert main(["--version"]) == 0
+
+
+def test_without_a_command_it_shows_its_help(home: Home) -> None:
+    done = in_shell("tony", home)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"Usage: tony [OPTIONS] COMMAND")
+    assert b"\\n" not in done.stderr

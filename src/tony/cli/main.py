@@ -18,7 +18,7 @@ import click
 
 import tony
 from tony.cli.click_base import CommandGroup, FittingContext
-from tony.cli.terminal.output import explain, print_json, say, warn
+from tony.cli.terminal.output import explain, print_json, say, say_all, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
 from tony.jobs.state_dir import find_state_dir
@@ -213,7 +213,10 @@ def _run(words: Sequence[str], as_json: bool) -> int:
 
 def _explain_usage_error(error: click.ClickException) -> str:
     """Print an error of click in the form of all others, and where to read on; return its message."""
-    text = error.format_message()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        say_all(error.format_message().splitlines(), to=sys.stderr)
+        return "no command given"
+    text = " ".join(error.format_message().split())
     message = text[:1].lower() + (text[1:] if ". " in text else text[1:].removesuffix("."))
     warn(message)
     context = error.ctx if isinstance(error, click.UsageError) else None
