@@ -32,8 +32,16 @@ def served(store: RendezvousStore, hold: float, **options: int) -> Iterator[Port
         try:
             yield listening.getsockname()[1]
         finally:
-            loop.call_soon_threadsafe(task.cancel)
+            asyncio.run_coroutine_threadsafe(_cancel(task), loop)
             thread.join()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    """Cancel a server, once it serves all that have connected: asyncio leaves a socket open whose server closes between
+    the accept and the first step of the task for it."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    task.cancel()
 
 
 async def _until_cancelled(task: asyncio.Task[None]) -> None:
