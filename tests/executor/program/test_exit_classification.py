@@ -39,7 +39,7 @@ TAKEN = "port 5000, reserved for this task, was taken by process 7 (python)"
         (
             {"ends": [KILLED], "stopped": True, "forced_after": 0.0},
             ExitReason.STOPPED,
-            "stopped; killed at once, without SIGTERM",
+            "stopped; SIGKILL followed SIGTERM at once",
         ),
         (
             {"ends": [GOOD, BAD, KILLED]},

@@ -85,7 +85,7 @@ def classify_exit(seen: ExitObservation) -> ClassifiedExit:
         notes.append(seen.memory)
     if seen.forced_after is not None:
         late = f"it did not exit within {format_duration(seen.forced_after)} of SIGTERM and was killed"
-        notes.append(late if seen.forced_after else "killed at once, without SIGTERM")
+        notes.append(late if seen.forced_after else "SIGKILL followed SIGTERM at once")
     if seen.loss:
         notes.append(seen.loss)
     if seen.left and reason is ExitReason.EXITED:
