@@ -108,6 +108,8 @@ def programs(tmp_path: Path) -> Path:
 TABLE = r"""
 nonesuch
 command not found: nonesuch (not on PATH)
+echo $X
+command not found: echo $X (not on PATH; no shell reads … bash -c '...')
 windows
 command not found: windows (not on PATH; the one in the working directory is ./windows)
 ./nonesuch

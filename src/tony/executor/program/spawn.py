@@ -19,6 +19,8 @@ from tony.linux import container_cgroup, oom_score, os_errors, process
 
 #: The first word of each command in a line: at its beginning, behind a separator, in backticks or `$(...)`.
 _FIRST_WORDS = re.compile(r"(?:^|[`;&|(\n])\s*([^\s`;&|()<>\"']+)")
+#: Characters that mean something to a shell, and hardly occur in a program's name.
+_SHELL_CHARACTERS = re.compile(r"[\s$|&;<>*`'\"]")
 #: Characters of a program's name that are shown.
 _MAX_NAME_CHARACTERS = 200
 #: Bytes that the kernel reads of a file's first line (linux/binfmts.h).
@@ -188,6 +190,8 @@ def _explain_absence(program: str, folder: str) -> str:
     if "/" not in program:
         is_in_folder = os.path.exists(os.path.join(folder, program))
         hint = f"; the one in the working directory is ./{program}" if is_in_folder else ""
+        if _SHELL_CHARACTERS.search(program):
+            hint = "; no shell reads the command: for spaces, variables and pipes write bash -c '...'"
         return f"not on PATH{hint}"
     return "no such file" if os.path.isabs(program) else "no such file in the working directory"
 
