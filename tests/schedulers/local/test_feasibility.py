@@ -61,6 +61,15 @@ def test_gpus() -> None:
     )
 
 
+def test_a_machine_without_gpus() -> None:
+    """The message does not count to 0; only a setting may hide real ones."""
+    (problem,) = find_unsatisfiable_requests(job(worker=role(1, GIB, 1)), replace(MACHINE, gpus=(), gpus_origin=""))
+    assert problem.message.startswith("this machine has no NVIDIA GPU. Request none, or simulate some")
+    hidden = replace(MACHINE, gpus=(), gpus_origin="set by scheduler.local.gpus")
+    (problem,) = find_unsatisfiable_requests(job(worker=role(1, GIB, 1)), hidden)
+    assert "at most 0 GPUs (set by scheduler.local.gpus)" in problem.message
+
+
 def test_no_instances_no_misfit() -> None:
     """A role of no tasks wants nothing."""
     assert find_unsatisfiable_requests(job(worker=role(0, 64 * GIB), ps=role(1, GIB)), MACHINE) == []

@@ -31,6 +31,7 @@ class _ResourceKind:
     machine: str
     less: str
     alternative: str = ""
+    none: str = ""
 
 
 def find_unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
@@ -50,8 +51,9 @@ def find_unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Pro
             has=len(machine.gpus),
             text=_format_gpus,
             machine=f"{_format_gpus(len(machine.gpus))}{_format_reason(machine.gpus_origin)}",
-            less="fewer GPUs",
+            less="fewer GPUs" if machine.gpus else "none",
             alternative=", or simulate some for a test with scheduler.local.gpus",
+            none="" if machine.gpus or machine.gpus_origin else "this machine has no NVIDIA GPU",
         ),
     )
     return [
@@ -88,11 +90,12 @@ def _format_boards(boards: int) -> str:
 
 def _find_problems(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
     roles = spec.effective_roles
+    limit = kind.none or f"one task can have at most {kind.machine}"
     too_large = [
         Problem(
             key=f"roles.{name}.{kind.key}",
             value=kind.text(kind.get_amount(role.resources)),
-            message=f"one task can have at most {kind.machine}. Request {kind.less}{kind.alternative}.",
+            message=f"{limit}. Request {kind.less}{kind.alternative}.",
         )
         for name, role in roles.items()
         if role.instances and kind.get_amount(role.resources) > kind.has

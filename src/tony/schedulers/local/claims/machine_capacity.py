@@ -95,7 +95,7 @@ def _find_gpus(settings: LocalSettings, root: Path) -> tuple[tuple[str, ...], st
     found = _list_driver_gpus(root)
     if found is None:
         found = _list_smi_gpus()
-    return found, "NVIDIA devices found"
+    return found, "NVIDIA devices found" if found else ""
 
 
 def _list_driver_gpus(root: Path) -> tuple[str, ...] | None:
