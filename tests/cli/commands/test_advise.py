@@ -146,6 +146,14 @@ def test_other_kinds_of_files(tony: Tony, home: Home, tmp_path: Path, name: str)
     assert "" == file.read_text()
 
 
+def test_a_missing_job_file(tony: Tony, home: Home) -> None:
+    """It is an error even if there is nothing to write."""
+    recorded(home, memory_over_asked(Random(0)))
+    answer = tony("advise", "last", "--apply", "missing.toml")
+    assert (answer.code, answer.out) == (2, "")
+    assert "missing.toml" in answer.err
+
+
 def test_a_run_that_cannot_be_read(tony: Tony, home: Home) -> None:
     """Is named, and the others are looked at."""
     plan = replace(memory_over_asked(Random(0)), runs=5)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--apply",
     "job_file",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Write the changes into this job file; comments and order stay.",
 )
 @click.option("--only", multiple=True, metavar="NAME", help="Only recommendations of this name; may be repeated.")
