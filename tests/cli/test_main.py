@@ -129,6 +129,7 @@ def test_finished_jobs_need_no_am_client(home: Home, words: list[str]) -> None:
         (["statsu", "x"], "status"),
         (["cancle", "x"], "cancel"),
         (["Status", "x"], "status"),
+        (["jobs"], "list"),
         (["mini", "strt"], "start"),
         (["portal", "tokn"], "token"),
         (["list", "--limt", "3"], "--limit"),
@@ -139,6 +140,12 @@ def test_an_unknown_command_or_option_gets_the_nearest(tony: Tony, arguments: li
     answer = tony(*arguments)
     assert (answer.code, answer.out) == (2, "")
     assert re.search(rf"[Dd]id you mean '?{near}", answer.err)
+
+
+def test_help_is_no_error(tony: Tony) -> None:
+    """`tony help` is `tony --help`, and `tony help status` is `tony status --help`."""
+    assert tony("help") == tony("--help")
+    assert tony("help", "status") == tony("status", "--help")
 
 
 def test_an_unknown_command_without_a_similar_one_gets_no_suggestion(tony: Tony) -> None:

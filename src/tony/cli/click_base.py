@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -46,6 +46,8 @@ class CommandGroup(click.Group):
 
     context_class = FittingContext
     command_class = FittingCommand
+    #: Unknown name -> the command to suggest, where it is not similar.
+    suggestions: Mapping[str, str] = {}
 
     def list_known_names(self, ctx: click.Context) -> list[str]:
         """Return the names that may be suggested."""
@@ -58,7 +60,7 @@ class CommandGroup(click.Group):
         name = args[0] if args else ""
         names = self.list_known_names(ctx)
         if args and not name.startswith("-") and name not in names:
-            near = find_closest_match(name, names)
+            near = self.suggestions.get(name) or find_closest_match(name, names)
             hint = f"; did you mean {near!r}?" if near else ""
             ctx.fail(f"no such command {name!r}{hint}")
         return super().resolve_command(ctx, args)

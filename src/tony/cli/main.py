@@ -81,6 +81,8 @@ _SHARED_MODULES = {
 }
 #: Hidden names of commands that other schedulers use.
 ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
+#: Names that are not similar to the command that is meant -> that command.
+_SUGGESTIONS = {"jobs": "list"}
 #: Exit codes of Unix programs for SIGINT and SIGPIPE.
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -111,6 +113,8 @@ class _OutputClosedError(Exception):
 
 class Commands(CommandGroup):
     """All commands; imports `tony.cli.commands.<name>` when the command is used."""
+
+    suggestions = _SUGGESTIONS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command, in the order of the help page."""
@@ -147,7 +151,9 @@ class Commands(CommandGroup):
             return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments up to the command; prints help and version."""
+        """Parse the arguments up to the command; prints help and version, also for `tony help [COMMAND]`."""
+        if args[:1] == ["help"]:
+            args = [*args[1:2], "--help"]
         with _catch_click_errors():
             return super().parse_args(ctx, args)
 
