@@ -72,7 +72,9 @@ class TestSubmit:
         job_id = desk.jobs[0].record.job_id
         assert answer.code == 0
         assert mentions(answer.out, f"job {job_id}", "2 tasks")
-        assert answer.out.endswith(f"job {job_id} (digits) succeeded after 8 s\n")
+        *_, end, outputs = answer.out.splitlines()
+        assert end.endswith(f"job {job_id} (digits) succeeded after 8 s")
+        assert outputs.startswith("Files your program wrote to relative paths")
         assert answer.err == "tony: a word before\n"
 
     @pytest.mark.parametrize(("ending", "code"), [(succeeded, 0), (failed, 1), (killed, 4)])

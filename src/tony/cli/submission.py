@@ -71,7 +71,6 @@ def submit_and_follow(
     detach: bool = False,
     dry_run: bool = False,
     as_json: bool = False,
-    shows_outputs: bool = False,
     tied: bool = False,
     companion: Companion | None = None,
 ) -> int:
@@ -81,7 +80,6 @@ def submit_and_follow(
         detach: do not follow the job; print its id and nothing else.
         dry_run: print the request instead of sending it.
         as_json: JSON on standard output, everything else on standard error.
-        shows_outputs: at the end, print where files written to relative paths are.
         tied: stop the job whenever this process is stopped.
         companion: runs while the job is followed.
 
@@ -103,7 +101,7 @@ def submit_and_follow(
     settle()
     stream = sys.stderr if as_json else sys.stdout
     report = follow_to_end(place, job_id, stream, early, companion)
-    if shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
+    if not tied and (sentence := _describe_outputs(report, place.job(job_id))):
         say(sentence, to=stream)
     for name in _find_unmatched_patterns(resolved.spec, report, place.job(job_id)):
         warn(f"roles.{name}.progress_pattern matched no line of the output")

@@ -164,7 +164,7 @@ def command(
     assumed = {"name": _find_program_name(words)} | ({"source": "."} if source is None else {})
     options = _SettingOptions(instances=instances is not None, role_texts=roles)
     resolved = load(sets=sets, params=params, overrides=given, assumed=assumed, overrides_source=options.find)
-    return submit_and_follow(resolved, detach=detach, dry_run=dry_run, as_json=as_json, shows_outputs=True)
+    return submit_and_follow(resolved, detach=detach, dry_run=dry_run, as_json=as_json)
 
 
 class _SettingOptions:
