@@ -45,7 +45,7 @@ def test_a_job_that_hangs(lab: Lab) -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.count("waits_for_a_peer") == 2
     assert "keeper:0: from the kernel; saved as keeper-0.s1.t1.stacks among the logs" in shown.stdout
-    told = [json.loads(line) for line in lab.tony("stacks", job, "--task", "worker:1", "--json").stdout.splitlines()]
+    told = [json.loads(line) for line in lab.tony("stacks", job, "worker:1", "--json").stdout.splitlines()]
     assert [each["task"] for each in told] == ["worker:1"]
     assert (Home(lab.home).job(job).logs / told[0]["name"]).read_text().count("waits_for_a_peer") == 2
     assert lab.tony("log-level", job, "debug").returncode == 0

@@ -140,6 +140,16 @@ def job_argument(function: F) -> F:
     return click.argument("job", type=JobParameter())(function)
 
 
+def tasks_argument(function: F) -> F:
+    """Add the argument TASK, which may be repeated."""
+    return click.argument("tasks", metavar="[TASK]...", type=TaskParameter(), nargs=-1)(function)
+
+
+def task_option(function: F) -> F:
+    """Add the hidden option --task, which was the only way to name a task before there was the argument."""
+    return click.option("--task", "more_tasks", type=TaskParameter(), multiple=True, hidden=True)(function)
+
+
 def json_option(help_text: str = "Print JSON.") -> Callable[[F], F]:
     """Add the flag --json."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)

@@ -169,7 +169,7 @@ class TestStacks:
         answer = tony("stacks", JOB)
         assert (answer.code, "worker:1: from the kernel" in answer.out) == (0, True)
         assert mentions(answer.err, "worker:0")
-        answer = tony("stacks", JOB, "--task", "worker:0")
+        answer = tony("stacks", JOB, "worker:0")
         assert (answer.code, answer.out) == (3, "")
         assert tony("stacks", JOB, "--task", "worker:0", "--json").code == 3
 
@@ -186,10 +186,10 @@ class TestStacks:
         assert [json.loads(line)["task"] for line in answer.out.splitlines()] == names
 
     def test_of_a_task_that_is_not_there(self, tony: Tony, running: Running) -> None:
-        answer = tony("stacks", JOB, "--task", "chief")
+        answer = tony("stacks", JOB, "chief")
         assert answer.code == 2
         assert mentions(answer.err, "chief", f"job {JOB}", "worker:0", "worker:1")
-        answer = tony("stacks", JOB, "--task", "a task")
+        answer = tony("stacks", JOB, "a task")
         assert (answer.code, "write role:index such as worker:0" in answer.err) == (2, True)
 
     def test_of_a_job_in_which_nothing_runs(self, tony: Tony, home: Home) -> None:
@@ -255,7 +255,7 @@ class TestThroughAPortal:
         master.busy = "there is no session to restart: the job is restarting"
         answer = tony("restart", "--portal", portal, JOB)
         assert (answer.code, master.busy in answer.err, "bug" in answer.err) == (2, True, False)
-        answer = tony("stacks", "--portal", portal, JOB, "--task", "chief")
+        answer = tony("stacks", "--portal", portal, JOB, "chief")
         assert (answer.code, "has no task 'chief'; it has worker:0, worker:1" in answer.err) == (2, True)
         master.standing.clear()
         answer = tony("stacks", "--portal", portal, JOB)

@@ -68,13 +68,13 @@ def test_a_table_of_tasks(tony: Tony, ended: JobFolder) -> None:
     assert rows[1][6] == "▃▆█"
     assert rows[2][:3] == ["worker:0", "rss", "1"]
     assert len(rows) == 5
-    rows = [line.split() for line in tony("metrics", JOB, "--series", "thr*", "--task", "worker:1").out.splitlines()]
+    rows = [line.split() for line in tony("metrics", JOB, "--series", "thr*", "worker:1").out.splitlines()]
     assert [row[:2] for row in rows[1:]] == [["worker:1", "threads"]]
 
 
 def test_lines_for_programs(tony: Tony, ended: JobFolder) -> None:
     """Comma-separated, with the time of the clock and the unit."""
-    answer = tony("metrics", JOB, "--csv", "--task", "worker:0", "--series", "cpu,rss")
+    answer = tony("metrics", JOB, "--csv", "worker:0", "--series", "cpu,rss")
     rows = list(csv.DictReader(io.StringIO(answer.out)))
     assert [row["mean"] for row in rows if row["series"] == "cpu"] == ["1", "2", "3"]
     assert rows[0] == {
@@ -109,7 +109,7 @@ def test_of_many_tasks_one_row_of_each_role(tony: Tony, home: Home) -> None:
     lines = tony("metrics", JOB).out.splitlines()
     assert lines[0].split() == ["ROLE", "SERIES", "TASKS", "MEDIAN", "LEAST", "MOST"]
     assert lines[1].split()[:8] == ["worker", "cpu", "30", "16.5", "2", "(worker:0)", "31", "(worker:29)"]
-    assert tony("metrics", JOB, "--task", "worker:29", "--series", "cpu").out.splitlines()[1].startswith("worker:29")
+    assert tony("metrics", JOB, "worker:29", "--series", "cpu").out.splitlines()[1].startswith("worker:29")
 
 
 def test_a_living_master_knows_more(tony: Tony, home: Home) -> None:
@@ -180,12 +180,12 @@ def test_a_series_that_only_others_have(tony: Tony, ended: JobFolder) -> None:
     writer = MetricsWriter(ended.metrics, JOB, 5.0)
     writer.write([TaskMetricsUpdate("worker:1", "worker", 5.0, False, 0, {"files": (1.0, 1.0, 1.0)})])
     writer.close()
-    assert tony("metrics", JOB, "--series", "files", "--task", "worker:1").code == 0
-    answer = tony("metrics", JOB, "--series", "files", "--task", "worker:0")
+    assert tony("metrics", JOB, "--series", "files", "worker:1").code == 0
+    answer = tony("metrics", JOB, "--series", "files", "worker:0")
     assert (answer.code, answer.out) == (2, "")
     assert mentions(answer.err, "worker:0", "tony metrics")
-    assert tony("metrics", JOB, "--series", "files", "--task", "worker:0", "--json").json["error"]["exit_code"] == 2
-    answer = tony("metrics", JOB, "--series", "files", "--task", "worker:0", "--csv")
+    assert tony("metrics", JOB, "--series", "files", "worker:0", "--json").json["error"]["exit_code"] == 2
+    answer = tony("metrics", JOB, "--series", "files", "worker:0", "--csv")
     assert (answer.code, answer.out) == (2, "")
 
 
@@ -209,7 +209,7 @@ def test_a_series_that_only_the_master_knows(tony: Tony, home: Home) -> None:
         answer = tony("metrics", JOB, "--series", "steps")
         assert answer.code == 2
         assert mentions(answer.err, "steps", f"job {JOB}", "cpu, rss, threads, step")
-        answer = tony("metrics", JOB, "--series", "step", "--task", "worker:0")
+        answer = tony("metrics", JOB, "--series", "step", "worker:0")
         assert (answer.code, "worker:0 has none of these series yet" in answer.err) == (0, True)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.open_job import open_job, portal_option
-from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
+from tony.cli.options import Count, job_argument, job_id, json_option, tasks_argument
 from tony.cli.terminal.output import warn
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.cli.text.log_printer import LogPrinter
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @click.command("logs")
 @job_argument
-@click.argument("tasks", metavar="[TASK]...", type=TaskParameter(), nargs=-1)
+@tasks_argument
 @click.option("-f", "--follow", "following", is_flag=True, help="Print new output until the job has ended.")
 @click.option("--stdout", "streams", flag_value="out", help="Only standard output.")
 @click.option("--stderr", "streams", flag_value="err", help="Only standard error.")

@@ -1,4 +1,4 @@
-"""`tony metrics JOB`."""
+"""`tony metrics JOB [TASK...]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from tony.cli.open_job import fetch_job_dir
-from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
+from tony.cli.options import Count, job_argument, job_id, json_option, task_option, tasks_argument
 from tony.cli.terminal.output import print_json, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, knows_unicode
 from tony.cli.text.metrics_text import format_csv_heading, format_csv_lines, format_role_table, format_task_table
@@ -34,7 +34,8 @@ _BATCH_SIZE = 100
 
 @click.command("metrics")
 @job_argument
-@click.option("--task", "tasks", type=TaskParameter(), multiple=True, help="worker:0, or a role; may be repeated.")
+@tasks_argument
+@task_option
 @click.option(
     "--series",
     metavar="NAME,...",
@@ -43,11 +44,21 @@ _BATCH_SIZE = 100
 @click.option("--points", type=Count(1), default=500, show_default=True, help="Maximum number of points per series.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print one CSV line per point.")
 @json_option("Print each series with its points as JSON.")
-def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, as_csv: bool, as_json: bool) -> None:
+def command(
+    job: str,
+    tasks: tuple[str, ...],
+    more_tasks: tuple[str, ...],
+    series: str | None,
+    points: int,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
     """Show the metrics of JOB's tasks: CPU, memory, GPUs, steps.
 
-    One row per series and task; with more than 20 tasks, unless --task names some, one per series and role.
+    One row per series and task; with more than 20 tasks, one per series and role, unless you name some: TASK is a
+    task such as worker:0, or a role for all of its tasks.
     """
+    tasks += more_tasks
     home, name = job_id(job)
     record, folder = record_of(home, name), home.job(name)
     every = tuple(map(str, record.spec.task_ids))

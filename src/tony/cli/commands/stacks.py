@@ -1,4 +1,4 @@
-"""`tony stacks JOB`."""
+"""`tony stacks JOB [TASK...]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.open_job import open_job, portal_option
-from tony.cli.options import TaskParameter, job_argument, json_option
+from tony.cli.options import job_argument, json_option, task_option, tasks_argument
 from tony.cli.terminal.output import say, say_all, warn
 from tony.errors import ExitCode
 from tony.protocol.shared_messages import Stacks
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
 @click.command("stacks")
 @job_argument
-@click.option("--task", "tasks", type=TaskParameter(), multiple=True, help="worker:0, or a role; may be repeated.")
+@tasks_argument
+@task_option
 @portal_option
 @json_option("Print one JSON object per task.")
-def command(job: str, tasks: tuple[str, ...], portal: str | None, as_json: bool) -> int:
+def command(job: str, tasks: tuple[str, ...], more_tasks: tuple[str, ...], portal: str | None, as_json: bool) -> int:
     """Show stack traces of every thread of JOB's running tasks; the tasks continue.
 
-    The default is all running tasks. Traces come from py-spy, Python's faulthandler, or the kernel (for programs that
-    are not Python); the output says which. They are also kept among the job's logs. The exit code is 3 if no task gave
-    a trace.
+    TASK is a task such as worker:0, or a role for all of its tasks; the default is all running tasks. Traces come from
+    py-spy, Python's faulthandler, or the kernel (for programs that are not Python); the output says which. They are
+    also kept among the job's logs. The exit code is 3 if no task gave a trace.
     """
     printer = _StackPrinter(as_json)
     with open_job(job, portal) as view:
-        asyncio.run(_show(view, tasks, printer))
+        asyncio.run(_show(view, (*tasks, *more_tasks), printer))
     return ExitCode.SUCCEEDED if printer.any_trace else ExitCode.INFRASTRUCTURE
 
 

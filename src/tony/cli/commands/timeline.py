@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.open_job import find_job
-from tony.cli.options import TaskParameter, job_argument, json_option
+from tony.cli.options import job_argument, json_option, tasks_argument
 from tony.cli.terminal.output import has_colours, print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_size, knows_unicode
 from tony.cli.text.timeline_text import MAX_TASK_ROWS, format_headline, format_timeline
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("timeline")
 @job_argument
-@click.argument("tasks", metavar="[TASK]...", type=TaskParameter(), nargs=-1)
+@tasks_argument
 @click.option("--all", "every", is_flag=True, help="One row per task, however many there are.")
 @click.option("--ascii", "plain", is_flag=True, help="Draw with ASCII characters only.")
 @json_option("Print spans, sessions and markers as JSON.")
