@@ -161,6 +161,7 @@ def test_unknown_jobs_tasks_and_portals(portal: str, capfdbinary: pytest.Capture
     assert (code, "has no job 'unknown'" in err) == (2, True)
     code, _, err = tony(capfdbinary, "status", "--portal", portal, "local-2026")
     assert (code, "several jobs match" in err) == (2, True)
+    assert tony(capfdbinary, "status", "--portal", portal, "letters")[1].startswith(OTHER)
     code, _, err = tony(capfdbinary, "logs", "--portal", portal, JOB, "unknown:0")
     assert (code, "has no task 'unknown:0'" in err) == (2, True)
     code, _, err = tony(capfdbinary, "list", "--portal", "http://127.0.0.1:1")

@@ -114,11 +114,14 @@ def test_an_unknown_id_gets_a_suggestion(jobs: Home, text: str, said: str) -> No
         resolve(jobs, text)
 
 
-def test_a_name_is_no_id_but_leads_to_it(home: Home) -> None:
-    """The message names the jobs that are called so, the newest first."""
-    for job_id in (A, B):
-        recorded(home, job_id, JobSpec(name="oom", command="true", roles={"worker": Role()}))
+def test_a_unique_name_is_enough(home: Home) -> None:
+    """If several jobs have it, the message names them, the newest first; a unique part of an id takes precedence."""
     recorded(home, C)
+    recorded(home, A, JobSpec(name="oom", command="true", roles={"worker": Role()}))
+    assert resolve(home, "oom") == A
+    recorded(home, B, JobSpec(name="oom", command="true", roles={"worker": Role()}))
+    recorded(home, "local-20270101-000000-dddddd", JobSpec(name="bbbbbb", command="true", roles={"worker": Role()}))
+    assert resolve(home, "bbbbbb") == B
     with pytest.raises(UnknownJobError, match=f"'oom' is the name of 2 jobs: {B}, {A}. Write the id of the job"):
         resolve(home, "oom")
 

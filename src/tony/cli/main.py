@@ -83,6 +83,8 @@ _SHARED_MODULES = {
 ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
 #: Names that are not similar to the command that is meant -> that command.
 _SUGGESTIONS = {"jobs": "list"}
+#: Ends the help of each command for a job.
+_JOB_HELP = "JOB is a job's id, a unique part of it, its name if no other job has it, or `last`."
 #: Exit codes of Unix programs for SIGINT and SIGPIPE.
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -135,8 +137,10 @@ class Commands(CommandGroup):
         command = cast(click.Command, getattr(module, word if name in _SHARED_MODULES else "command"))
         command.context_class = FittingContext
         command.help = command.help or COMMANDS[name]  # -OO removes docstrings
+        notes = [_JOB_HELP] if any(parameter.name == "job" for parameter in command.params) else []
         if others:
-            command.epilog = f"Also: {', '.join(others)}."
+            notes.append(f"Also: {', '.join(others)}.")
+        command.epilog = "\n\n".join(notes)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -36,7 +36,7 @@ def home() -> Home:
 
 
 class JobParameter(TextType):
-    """A job id, a unique part of one, or `last`. The value is the text; `job_id` finds the job."""
+    """A job id, a unique part of one, a unique name, or `last`. The value is the text; `job_id` finds the job."""
 
     name = "job"
 

@@ -161,7 +161,7 @@ def attach(job_id: str) -> Job:
     """Return a job that was submitted before, by any process.
 
     Args:
-        job_id: its id, a unique part of it, or `last`.
+        job_id: its id, a unique part of it, its name if no other job has it, or `last`.
 
     Raises:
         UnknownJobError: there is no such job.

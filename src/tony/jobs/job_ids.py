@@ -13,13 +13,14 @@ from tony.linux.files import replace_file
 from tony.model.ids import JOB_ID
 from tony.model.state_directory import Home
 from tony.schedulers import registry
-from tony.units import format_count, format_first
+from tony.units import format_first
 
 #: Abbreviation for the newest job.
 LAST = "last"
 #: Characters of a part that may be in the middle of an id; a shorter one must be its beginning or its end.
 _MIN_INNER_LENGTH = 3
 _MAX_SHOWN = 3
+_MAX_NAMESAKES_SHOWN = 5
 
 
 def create_job_id(scheduler: str, now: float) -> str:
@@ -47,7 +48,8 @@ def _list_folders(home: Home) -> list[str]:
 
 
 def resolve(home: Home, text: str) -> str:
-    """Resolve `text` to a job id: a whole id, a unique part of one, or `last` for the job submitted last.
+    """Resolve `text` to a job id: a whole id, a unique part of one, a name that one job has, or `last` for the job
+    submitted last.
 
     Raises:
         UnknownJobError: no job matches, or several do; the message names them, or similar ones.
@@ -64,7 +66,10 @@ def resolve(home: Home, text: str) -> str:
         if _adopt(home, text):
             return text
         raise UnknownJobError(f"there is no job {text!r}, neither in {home.jobs} nor in the cluster")
-    raise UnknownJobError(_explain(home, text, list_job_ids(home), matches))
+    named = _find_named(home, text)
+    if len(named) == 1:
+        return named[0]
+    raise UnknownJobError(_explain(home, text, list_job_ids(home), matches, named))
 
 
 def _adopt(home: Home, text: str) -> bool:
@@ -98,15 +103,14 @@ def _matches(text: str, job_id: str) -> bool:
     return job_id.startswith(text) or job_id.endswith(text) or (len(text) >= _MIN_INNER_LENGTH and text in job_id)
 
 
-def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
+def _explain(home: Home, text: str, ids: list[str], matches: list[str], named: list[str]) -> str:
     if matches:
         return f"{len(matches)} jobs match {text!r}: {format_first(matches[::-1], _MAX_SHOWN)}. Write more of the id."
     if not ids:
         return f"there is no job {text!r}: {home.jobs} has no jobs"
-    named = _find_named(home, text)
     if named:
-        count, ids_of_name = format_count(len(named), "job"), format_first(named, _MAX_SHOWN)
-        return f"{text!r} is the name of {count}: {ids_of_name}. Write the id of the job, or a part of it."
+        ids_of_name = format_first(named, _MAX_NAMESAKES_SHOWN)
+        return f"{text!r} is the name of {len(named)} jobs: {ids_of_name}. Write the id of the job, or a part of it."
     import difflib  # late: 10 ms, needed only after an error
 
     near = difflib.get_close_matches(text, ids, n=_MAX_SHOWN, cutoff=0.6)

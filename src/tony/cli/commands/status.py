@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def command(job: str, portal: str | None, as_json: bool) -> None:
     """Show the status of JOB and its tasks.
 
-    JOB is a job id, a unique part of one, or `last`. The exit code is 0 whatever the state of the job.
+    The exit code is 0 whatever the state of the job.
     """
     if portal is not None:
         with open_portal(portal) as portal_client:
