@@ -129,6 +129,16 @@ def test_reports_are_rate_limited(hearer: socket.socket) -> None:
     assert sum(isinstance(each, Advance) for each in found) < 30
 
 
+def test_the_last_progress_is_sent_at_the_exit(hearer: socket.socket) -> None:
+    """Although the rate limit did not permit it; with its plain numbers, and once."""
+    code = "import tony\nfor step in range(1, 301): tony.progress(step, 300, loss=step / 2, other=b'1')\n"
+    run(code, environment(hearer))
+    found = heard(hearer)
+    assert found[-1] == Advance(300.0, 300.0, {"user.loss": 150.0})
+    run("import tony\ntony.progress(1)\n", environment(hearer))
+    assert heard(hearer) == [Advance(1.0)]
+
+
 def test_a_stuck_listener_does_not_block_the_program(hearer: socket.socket) -> None:
     """Neither while it runs nor at its end."""
     code = "import tony\nfor step in range(200):\n    with tony.checkpoint(step): pass\n"

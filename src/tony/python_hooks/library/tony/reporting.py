@@ -17,7 +17,7 @@ import os
 import time
 from collections import deque
 from types import TracebackType
-from typing import TYPE_CHECKING, Deque, Optional, Tuple, Type  # noqa: UP035 - for old Pythons
+from typing import TYPE_CHECKING, Deque, Dict, Optional, Tuple, Type  # noqa: UP035 - for old Pythons
 
 if TYPE_CHECKING:
     import socket
@@ -31,29 +31,33 @@ _PER_SECOND = 20.0
 _BURST = 4.0
 #: Bytes of a datagram.
 _MAX_DATAGRAM_BYTES = 4096
-#: Checkpoints that wait for room.
+#: Checkpoints that wait for room, and at the exit the last progress.
 _MAX_WAITING = 64
 #: Maximum bytes of a socket's path (kernel limit).
 _MAX_PATH_BYTES = 107
-#: Seconds that an exiting process waits for room for its last checkpoints.
+#: Seconds that an exiting process waits for room for its last reports.
 _EXIT_TIMEOUT_SECONDS = 0.2
 #: The clock of `tony.clock`.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class _Reporter:
-    """The connection to the executor. All of its state but the waiting checkpoints may be lost without harm."""
+    """The connection to the executor. Of its state only waiting reports must not be lost."""
 
     def __init__(self) -> None:
         self.name = os.environ.get(_VARIABLE, "")
         self.socket: Optional[socket.socket] = None  # noqa: UP045
         self.socket_identity: Optional[Tuple[int, int]] = None  # noqa: UP006, UP045
         self.waiting: Deque[bytes] = deque(maxlen=_MAX_WAITING)  # noqa: UP006
+        #: The newest progress, if it could not be sent.
+        self.delayed: Optional[Tuple[float, Optional[float], Dict[str, float]]] = None  # noqa: UP006, UP045
         self.reset()
 
     def reset(self) -> None:
-        """Reset the state, also after a fork: inherited checkpoints are the parent's to report."""
+        """Reset the state, also after a fork: inherited reports are the parent's to send."""
         self.waiting.clear()
+        self.delayed = None
+        self.registered = False  # a child of multiprocessing forgets what its parent registered
         self.allowed = _BURST
         self.at = 0.0
 
@@ -104,18 +108,32 @@ class _Reporter:
             raise
         return made
 
-    def keep(self, data: bytes) -> None:
-        """Report a checkpoint, now or later."""
-        if not self.waiting:
+    def delay(self, step: float, total: Optional[float], metrics: Dict[str, float]) -> None:  # noqa: UP006, UP045
+        """Keep progress that cannot be sent now: if it is the last, it is sent at the exit.
+
+        Metrics that are not plain numbers are left out: a tensor would keep the memory that it was computed from.
+        """
+        numbers = {name: metrics[name] for name in metrics if isinstance(metrics[name], (int, float))}
+        self.delayed = step, total, numbers
+        self.register()
+
+    def register(self) -> None:
+        """Have waiting reports sent when the process exits."""
+        if not self.registered:
             import atexit
 
             atexit.unregister(self.finish)
             atexit.register(self.finish)
+            self.registered = True
+
+    def keep(self, data: bytes) -> None:
+        """Report a checkpoint, now or later."""
+        self.register()
         self.waiting.append(data)
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Send waiting checkpoints, as far as there is room."""
+        """Send waiting reports, as far as there is room."""
         while self.waiting:
             data = self.waiting.popleft()
             if not self.send(data):
@@ -123,8 +141,12 @@ class _Reporter:
                 return
 
     def finish(self) -> None:
-        """Send waiting checkpoints; the process exits."""
+        """Send waiting reports; the process exits."""
+        delayed, self.delayed = self.delayed, None
         try:
+            self.catch_up()
+            if delayed is not None:
+                self.waiting.append(_format_progress(*delayed))
             self.catch_up()
             deadline = time.monotonic() + _EXIT_TIMEOUT_SECONDS
             while self.waiting and self.socket is not None and time.monotonic() < deadline:
@@ -143,6 +165,16 @@ def _identity(descriptor: int) -> Optional[Tuple[int, int]]:  # noqa: UP006, UP0
     return status.st_dev, status.st_ino
 
 
+def _format_progress(step: float, total: Optional[float], metrics: Dict[str, float]) -> bytes:  # noqa: UP006, UP045
+    """Return the datagram of a progress report."""
+    text = f"p\t{float(step)!r}\t" + ("" if total is None else repr(float(total)))
+    for name in metrics:
+        more = f"\t{name}={float(metrics[name])!r}"
+        if len(text) + len(more) <= _MAX_DATAGRAM_BYTES:
+            text += more
+    return text.encode()
+
+
 _reporter = _Reporter()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reporter.reset)
@@ -159,14 +191,10 @@ def progress(step: float, total: Optional[float] = None, **metrics: float) -> No
     if not _reporter.name:
         return
     try:
-        if not _reporter.is_permitted():
+        _reporter.delayed = None
+        if not _reporter.is_permitted() or not _reporter.send(_format_progress(step, total, metrics)):
+            _reporter.delay(step, total, metrics)
             return
-        text = f"p\t{float(step)!r}\t" + ("" if total is None else repr(float(total)))
-        for name in metrics:
-            more = f"\t{name}={float(metrics[name])!r}"
-            if len(text) + len(more) <= _MAX_DATAGRAM_BYTES:
-                text += more
-        _reporter.send(text.encode())
         if _reporter.waiting:
             _reporter.catch_up()
     except Exception:  # a failing report must not fail the program
