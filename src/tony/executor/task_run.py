@@ -22,6 +22,7 @@ from tony.executor.network.port_reservation import TaskPorts
 from tony.executor.output.log_serving import LogReaders
 from tony.executor.output.output_capture import Output
 from tony.executor.output.writer_thread import WriterThread
+from tony.executor.program import progress_folder
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, explain_missing_file
 from tony.executor.program.printed_values import Exports
 from tony.executor.program.process_tree import ProcessTree
@@ -244,8 +245,9 @@ class ProgramRun:
         if self._run_context.sample_interval() <= 0:
             return None
         try:
-            trusts = TrustedSenders(f"{MARKER}={self._container.marker}", has_marker)
-            return ProgressListener(trusts, Path(self._container.work_folder).parent)
+            marker = f"{MARKER}={self._container.marker}"
+            folder = Path(self._container.work_folder).parent
+            return ProgressListener(TrustedSenders(marker, has_marker), folder, progress_folder.create_path(marker))
         except OSError as error:
             log.warning("cannot create the progress socket: %s", os_errors.describe_os_error(error))
             return None

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.waiting import block_until
 from tony import clock
+from tony.executor.program import progress_folder
 from tony.executor.program.watchdog import Watchdog
 from tony.isolated_interpreter import command
 from tony.linux import process
@@ -30,6 +31,21 @@ def test_the_control_group_is_removed_after_the_executor(tmp_path: Path, farewel
         timeout=60,
     )
     assert list(tmp_path.glob("*/tony")) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a socket outside of the job directory")
+@pytest.mark.parametrize(("farewell", "is_left"), [(b"bye\n", True), (b"", False)])
+def test_the_progress_folder_of_a_killed_executor_is_removed(farewell: bytes, is_left: bool) -> None:
+    """An executor that ends normally removes its own."""
+    marker = f"TONY_TASK=test-{os.getpid()}/{secrets.token_hex(8)}"
+    folder = progress_folder.create_path(marker)
+    (folder / "inner").mkdir(parents=True)
+    try:
+        subprocess.run(command("tony.executor.program.watchdog", marker), input=farewell, check=True, timeout=60)
+        assert folder.exists() is is_left
+    finally:
+        progress_folder.remove_folders(marker)
+    assert not folder.exists()
 
 
 class Kennel:

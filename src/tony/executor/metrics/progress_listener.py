@@ -32,8 +32,6 @@ _MAX_CHECKPOINTS = 256
 #: Maximum age and duration of a checkpoint, in seconds.
 _MAX_AGE_SECONDS = 7 * 86400.0
 _CREDENTIALS = struct.Struct("3i")
-#: Searchable by every user. For the sockets of root only.
-_PUBLIC_FOLDER = Path("/tmp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +137,13 @@ class ProgressListener:
         reports: reports of steps.
     """
 
-    def __init__(self, trusts: Callable[[int, int], bool], folder: Path) -> None:
+    def __init__(self, trusts: Callable[[int, int], bool], folder: Path, public_folder: Path) -> None:
         """Create the socket.
 
         Args:
             trusts: returns True if a process (pid, uid) belongs to the program.
             folder: where the socket's file goes, unless this is root.
+            public_folder: a new folder, searchable by every user, for the socket of root.
 
         Raises:
             OSError: the socket cannot be created.
@@ -154,7 +153,8 @@ class ProgressListener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            bound = _bind_for_all_programs(self._socket) if os.geteuid() == 0 else _bind(self._socket, folder)
+            is_root = os.geteuid() == 0
+            bound = _bind_for_all_programs(self._socket, public_folder) if is_root else _bind(self._socket, folder)
             self.path = self._files.enter_context(bound)
         except OSError:
             self._socket.close()
@@ -247,13 +247,12 @@ def _bind(listener: socket.socket, folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _bind_for_all_programs(listener: socket.socket) -> Iterator[str]:
+def _bind_for_all_programs(listener: socket.socket, outer: Path) -> Iterator[str]:
     """Bind a socket of root, whose programs may run as any user; yield its path, and remove it afterwards.
 
     So the file's mode cannot keep other users out. Its path does: the inner folder has a name that cannot be guessed,
     and that neither a listing of the outer one nor `/proc/net/unix` shows.
     """
-    outer = _PUBLIC_FOLDER / f"tony-progress-{os.urandom(12).hex()}"
     inner = outer / os.urandom(12).hex()
     path = inner / "socket"
     with contextlib.ExitStack() as removing:

@@ -6,7 +6,8 @@ handle: the control group, the marker in the environment, and processes that the
 carry no marker. It does the same if the executor hangs beyond its lease: the executor may be frozen while its program
 is not.
 
-It also removes the control group at the end, as the process that created it may be dead by then.
+It also removes the control group at the end, as the process that created it may be dead by then, and the folder of the
+progress socket if the executor could not do so.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
 
+from tony.executor.program import progress_folder
 from tony.isolated_interpreter import command
 from tony.linux import container_cgroup, oom_score, process
 
@@ -184,6 +186,7 @@ def _watch(pipe: int, marker: str, folders: Sequence[str]) -> None:
             break
     if not messages.farewell:
         _kill_and_report("the executor died", marker, folders, messages.reported)
+        progress_folder.remove_folders(marker)
     container_cgroup.remove(folders)
 
 
