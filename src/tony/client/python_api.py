@@ -30,6 +30,7 @@ from tony.client.submission import submit as submit_resolved
 from tony.config.files.call_settings import from_spec
 from tony.config.load import load
 from tony.config.table.layers import put
+from tony.errors import ConfigError
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.job_ids import resolve
 from tony.jobs.job_view import JobView
@@ -146,7 +147,10 @@ def submit(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
         ConfigError: the job is not valid; has all errors. Nothing was started.
         InfraError: the scheduler or a file system failed. Nothing is left behind.
     """
-    return run(submit_async(job, scheduler, **settings))
+    try:
+        return run(submit_async(job, scheduler, **settings))
+    except ConfigError as error:
+        raise error.with_traceback(None) from None  # the frames in between are of no use to the caller
 
 
 async def submit_async(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
