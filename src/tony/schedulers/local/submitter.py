@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tony.errors import Problem
-from tony.isolated_interpreter import command
 from tony.linux.liveness_lock import is_held
 from tony.linux.thread_pools import to_thread
-from tony.model.codec import Json
+from tony.model.codec import Json, to_plain
 from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.capabilities import Capabilities
@@ -19,12 +18,11 @@ from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims import ledger
 from tony.schedulers.local.claims.machine_capacity import measure
 from tony.schedulers.local.claims.peak_demand import compute_peak
-from tony.schedulers.local.containers.cleanup import EXECUTOR_VARIABLE, end_job
+from tony.schedulers.local.containers.cleanup import end_job
 from tony.schedulers.local.containers.container_recovery import read_launch_record
-from tony.schedulers.local.containers.fork_server import EXECUTOR_MODULE
 from tony.schedulers.local.feasibility import find_limit_problems, find_unsatisfiable_requests
 from tony.schedulers.local.settings import DEFAULT_LEDGER, read_settings
-from tony.schedulers.local.supervision.am_start import build_master_command, start_master
+from tony.schedulers.local.supervision.am_start import start_master
 from tony.schedulers.settings_schema import load_recorded_values
 
 if TYPE_CHECKING:
@@ -79,12 +77,6 @@ class LocalSubmitter(Submitter):
         need = compute_peak(spec)
         return {
             "scheduler": "local",
-            "master": {
-                "command": build_master_command(job.folder),
-                "folder": str(job.folder.path),
-                "output": str(job.folder.am_log),
-                "environment": "inherited",
-            },
             "claim": {
                 "ledger": str(settings.ledger or DEFAULT_LEDGER),
                 "memory": need.memory,
@@ -96,8 +88,7 @@ class LocalSubmitter(Submitter):
                     "memory": role.resources.memory,
                     "vcores": role.resources.vcores,
                     "gpus": role.resources.gpus,
-                    "executor": command(EXECUTOR_MODULE),
-                    "environment": ["inherited", EXECUTOR_VARIABLE],
+                    "command": to_plain(spec.command_of(name)),
                     "program_environment": sorted(spec.env_of(name)),
                 }
                 for name, role in spec.effective_roles.items()
