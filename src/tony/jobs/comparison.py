@@ -16,6 +16,7 @@ from tony.jobs.job_metrics import sort_series
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
+from tony.model.metric_definitions import OF_PROGRAMS
 
 T = TypeVar("T")
 #: Relative changes below this are not shown.
@@ -42,6 +43,11 @@ class MetricDifference:
     a: float | None
     b: float | None
 
+    @property
+    def change(self) -> str:
+        """The relative change; empty for a metric that the program reports, such as a loss, where it has no meaning."""
+        return "" if self.series.startswith(OF_PROGRAMS) else format_change(self.a, self.b)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedJob:
@@ -62,6 +68,11 @@ class ComparedJob:
     core_hours: float | None
     seconds: Mapping[str, float | None]
 
+    @property
+    def root_cause(self) -> str:
+        """Why it failed, one sentence; empty if it did not fail."""
+        return self.report.failure.reason if self.report.failure else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -70,6 +81,7 @@ class Comparison:
     Attributes:
         settings: those that differ; None if those of one job are unknown.
         same: number of equal settings.
+        measures: those that are not zero in both jobs.
     """
 
     a: ComparedJob
@@ -150,7 +162,7 @@ def _compare_metrics(
         MetricDifference(role=role, series=name, a=a.get((role, name)), b=b.get((role, name)))
         for role in roles
         for name in names
-        if (role, name) in a or (role, name) in b
+        if a.get((role, name)) or b.get((role, name))
     )
 
 
@@ -162,7 +174,7 @@ def _compute_task_medians(metrics: Metrics) -> Mapping[tuple[str, str], float]:
     return {key: statistics.median(means) for key, means in found.items()}
 
 
-def change(before: float | None, after: float | None) -> str:
+def format_change(before: float | None, after: float | None) -> str:
     """Format a change: `+12 %`, `x 3.1`; empty if it is negligible or undefined."""
     if before is None or after is None or before <= 0 or after < 0:
         return ""

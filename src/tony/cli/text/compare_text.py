@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tony.cli.terminal.terminal_text import count_columns, cut
 from tony.cli.text.metric_values import NOTHING, format_measure
 from tony.control_characters import escape
-from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Value, change
+from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Value, format_change
 from tony.model.metric_definitions import find_unit
 from tony.units import Unit, format_duration, format_number
 
@@ -55,7 +55,7 @@ def _format_facts(found: Comparison) -> list[Line]:
     def make_line(
         label: str, of: Callable[[ComparedJob], str], value: Callable[[ComparedJob], float | None] = lambda side: None
     ) -> Line:
-        return label, escape(of(found.a)), escape(of(found.b)), change(value(found.a), value(found.b))
+        return label, escape(of(found.a)), escape(of(found.b)), format_change(value(found.a), value(found.b))
 
     return [
         make_line("name", lambda side: side.report.name),
@@ -65,7 +65,7 @@ def _format_facts(found: Comparison) -> list[Line]:
         make_line("tasks", lambda side: str(len(side.report.tasks))),
         make_line("sessions", lambda side: str(side.report.session)),
         make_line("restarts", lambda side: str(side.restarts)),
-        make_line("root cause", lambda side: side.report.failure.cause if side.report.failure else NOTHING),
+        make_line("root cause", lambda side: side.root_cause or NOTHING),
         make_line("GPU-hours", lambda side: _format_hours(side.gpu_hours), lambda side: side.gpu_hours),
         make_line("GB-hours", lambda side: _format_hours(side.gb_hours), lambda side: side.gb_hours),
         make_line("core-hours", lambda side: _format_hours(side.core_hours), lambda side: side.core_hours),
@@ -75,7 +75,7 @@ def _format_facts(found: Comparison) -> list[Line]:
 def _format_seconds_lines(found: Comparison) -> list[Line]:
     """Return the goodput buckets that are not zero in both jobs."""
     return [
-        (name, _format_duration_text(left), _format_duration_text(right), change(left, right))
+        (name, _format_duration_text(left), _format_duration_text(right), format_change(left, right))
         for name, left, right in (
             (second, found.a.seconds[second], found.b.seconds[second]) for second in found.a.seconds
         )
@@ -89,7 +89,7 @@ def _format_measures(found: Comparison) -> list[Line]:
             escape(f"{measure.role} {measure.series}"),
             format_measure(measure.a, find_unit(measure.series)),
             format_measure(measure.b, find_unit(measure.series)),
-            change(measure.a, measure.b),
+            measure.change,
         )
         for measure in found.measures
     ]

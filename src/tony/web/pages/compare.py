@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from tony.jobs.comparison import ComparedJob, Comparison, MetricDifference, SettingDifference, change, compare_jobs
+from tony.jobs.comparison import (
+    ComparedJob,
+    Comparison,
+    MetricDifference,
+    SettingDifference,
+    compare_jobs,
+    format_change,
+)
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.model.metric_definitions import OF_PROGRAMS, find_unit
+from tony.model.metric_definitions import find_unit
 from tony.web.authorization import list_visible_jobs
 from tony.web.page_text import NOTHING, format_count, format_hours, format_metric, format_percent, format_seconds
 from tony.web.pages.job_layout import build_frame
@@ -61,7 +68,7 @@ async def render_page(page_request: PageRequest) -> Response:
             else [_build_setting_row(setting) for setting in compares.settings],
             "same": compares.same,
             "seconds": _build_seconds_rows(compares),
-            "metrics": _build_metric_rows(compares),
+            "metrics": [_build_metric_row(measure) for measure in compares.measures],
         }
     return render("compare.html", page_request, values)
 
@@ -94,7 +101,7 @@ def _collect_facts(reports: Sequence[JobReport], sides: Sequence[ComparedJob]) -
         make_line("Tasks", lambda report: format_count(len(report.tasks))),
         make_line("Sessions", lambda report: str(report.session)),
         ComparisonRow(label="Restarts", values=tuple(str(side.restarts) for side in sides)),
-        make_line("Root cause", lambda report: report.failure.reason if report.failure else NOTHING),
+        ComparisonRow(label="Root cause", values=tuple(side.root_cause or NOTHING for side in sides)),
         make_numbers("GPU-hours", format_hours, lambda side: side.gpu_hours),
         make_numbers("GB-hours", format_hours, lambda side: side.gb_hours),
         make_line("User", lambda report: report.user),
@@ -105,7 +112,7 @@ def _collect_facts(reports: Sequence[JobReport], sides: Sequence[ComparedJob]) -
 def _build_numbers_row(
     label: str, text: Callable[[float | None], str], values: Sequence[float | None]
 ) -> ComparisonRow:
-    return ComparisonRow(label=label, values=tuple(text(value) for value in values), notes=("", change(*values)))
+    return ComparisonRow(label=label, values=tuple(text(value) for value in values), notes=("", format_change(*values)))
 
 
 def _build_seconds_rows(found: Comparison) -> list[ComparisonRow]:
@@ -114,16 +121,13 @@ def _build_seconds_rows(found: Comparison) -> list[ComparisonRow]:
     return [_build_numbers_row(bucket, format_seconds, pair) for bucket, pair in pairs.items() if any(pair)]
 
 
-def _build_metric_rows(found: Comparison) -> list[ComparisonRow]:
-    """Return the metrics that are nonzero in either job."""
-    return [_build_metric_row(measure) for measure in found.measures if measure.a or measure.b]
-
-
 def _build_metric_row(each: MetricDifference) -> ComparisonRow:
     unit = find_unit(each.series)
-    row = _build_numbers_row(f"{each.role}: {each.series}", lambda value: format_metric(value, unit), (each.a, each.b))
-    # A relative difference of a user metric, such as a loss or an accuracy, is not meaningful.
-    return replace(row, notes=("", "")) if each.series.startswith(OF_PROGRAMS) else row
+    return ComparisonRow(
+        label=f"{each.role}: {each.series}",
+        values=(format_metric(each.a, unit), format_metric(each.b, unit)),
+        notes=("", each.change),
+    )
 
 
 def _build_setting_row(each: SettingDifference) -> ComparisonRow:
