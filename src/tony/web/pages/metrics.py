@@ -79,7 +79,7 @@ async def serve_points(page_request: PageRequest) -> Response:
 def _build_points(metrics: Metrics, series: str, task: str) -> dict[str, object]:
     if not series:
         own = metrics.peaks(TaskId.parse(task).role).get(task, {}) if task else dict.fromkeys(metrics.series())
-        return {"problem": metrics.problem, "series": [_describe(name) for name in sort_series(own)]}
+        return {"problem": metrics.problem, "series": [_describe(name) for name in select_charted_series(own)]}
     lines = (
         [_build_task_points(metrics, task, series)]
         if task
@@ -134,8 +134,8 @@ def _find_label(name: str) -> tuple[str, str]:
     return name, what
 
 
-def sort_series(names: Mapping[str, object] | list[str]) -> list[str]:
-    """Return names of series in the order in which pages show them."""
+def select_charted_series(names: Mapping[str, object] | list[str]) -> list[str]:
+    """Return the series that have a chart, user series first."""
 
     def key(name: str) -> tuple[int, str]:
         last = name.rpartition(".")[2]
@@ -148,7 +148,7 @@ def sort_series(names: Mapping[str, object] | list[str]) -> list[str]:
 
 def _summarize(metrics: Metrics) -> tuple[str, tuple[SeriesChart, ...]]:
     peaks = {role: metrics.peaks(role) for role in _list_roles(metrics)}
-    kinds = tuple(_draw_chart(name, peaks) for name in sort_series(list(metrics.series())))
+    kinds = tuple(_draw_chart(name, peaks) for name in select_charted_series(list(metrics.series())))
     return metrics.problem, tuple(kind for kind in kinds if kind.rows)
 
 
