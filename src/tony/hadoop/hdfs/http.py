@@ -121,7 +121,7 @@ class HttpResponse:
         """Return all of it; the connection is kept if the other side keeps it.
 
         Raises:
-            ProtocolError: too long to be what it should be.
+            IpcProtocolError: too long to be what it should be.
             ConnectionLostError, CallTimeoutError: as above.
         """
         parts = []

@@ -137,7 +137,7 @@ class WebHdfs:
 
         Raises:
             FileMissingError: there is none.
-            ProtocolError: more than `most`.
+            IpcProtocolError: more than `most`.
         """
         found: list[FileStatus] = []
         after: dict[str, str] = {}
@@ -278,7 +278,7 @@ class WebHdfs:
 
         Raises:
             FileMissingError: there is none.
-            ProtocolError: more than `most` bytes.
+            IpcProtocolError: more than `most` bytes.
         """
         with self.open(path, offset, length) as stream:
             parts = []

@@ -103,7 +103,7 @@ def parse_answer(data: bytes, where: str) -> dict[str, Any]:
     """Return the object that an answer is; empty for an empty answer.
 
     Raises:
-        ProtocolError: no JSON object.
+        IpcProtocolError: no JSON object.
     """
     if not data:
         return {}
@@ -122,7 +122,7 @@ def require_field(value: dict[str, Any], key: str, where: str) -> Any:
     """Return a part of an answer that must be there.
 
     Raises:
-        ProtocolError: it is not.
+        IpcProtocolError: it is not.
     """
     if key not in value:
         raise IpcProtocolError(f"{where}: the response has no {key!r}")
@@ -133,7 +133,7 @@ def parse_file_status(value: Any, where: str) -> FileStatus:
     """Return a `FileStatus` as the NameNode writes it.
 
     Raises:
-        ProtocolError: a field is missing, or is something else.
+        IpcProtocolError: a field is missing, or is something else.
     """
     if not isinstance(value, dict):
         raise IpcProtocolError(f"{where}: the response has no valid file status")
@@ -158,7 +158,7 @@ def parse_listing(answer: dict[str, Any], where: str) -> tuple[list[FileStatus],
     """Return one part of a listing, and True if more follows.
 
     Raises:
-        ProtocolError: not a listing.
+        IpcProtocolError: not a listing.
     """
     listing = _require_mapping(require_field(answer, "DirectoryListing", where), where)
     partial = _require_mapping(require_field(listing, "partialListing", where), where)
@@ -173,7 +173,7 @@ def parse_usage(value: Any, where: str) -> SpaceUsage:
     """Return a `QuotaUsage`.
 
     Raises:
-        ProtocolError: not one.
+        IpcProtocolError: not one.
     """
     fields = _require_mapping(value, where)
     return SpaceUsage(
@@ -188,7 +188,7 @@ def parse_remaining(value: Any, where: str) -> int:
     """Return bytes left, of an `FsStatus`.
 
     Raises:
-        ProtocolError: not one.
+        IpcProtocolError: not one.
     """
     return _require_number(_require_mapping(value, where), "remaining", where)
 

@@ -62,7 +62,7 @@ async def connect(
         ConnectError: connection refused, unknown host, or no response in time.
         LoginError: authentication failed: no common method, or one side rejected the other.
         RemoteError: the daemon refused the login with an exception (`SaslError`, `InvalidTokenError`...).
-        ProtocolError, ConnectionLostError: the other side is no Hadoop daemon, or went away.
+        IpcProtocolError, ConnectionLostError: the other side is no Hadoop daemon, or went away.
     """
     sock = await dial(address, options)
     connection = IpcConnection(address, protocol, login, options)

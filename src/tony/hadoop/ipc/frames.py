@@ -93,7 +93,7 @@ def call_frame(method: Method[Request, Response], request: Request, call: CallId
     """Return a call.
 
     Raises:
-        ProtocolError: longer than a server takes.
+        IpcProtocolError: longer than a server takes.
     """
     header = RequestHeader(method_name=method.name, protocol=method.protocol, protocol_version=1)
     frame = build_frame(
@@ -168,7 +168,7 @@ def read_answer(frame: bytes) -> RpcResponse:
     """Read the header of a frame.
 
     Raises:
-        ProtocolError: it has none.
+        IpcProtocolError: it has none.
     """
     try:
         data, offset = read_delimited(frame, 0)
@@ -206,7 +206,7 @@ class FrameReader:
         """Return the frames that are complete now.
 
         Raises:
-            ProtocolError: a frame too long, or an answer in another language.
+            IpcProtocolError: a frame too long, or an answer in another language.
         """
         self._buffer += data
         frames: list[bytes] = []

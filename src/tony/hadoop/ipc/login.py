@@ -106,7 +106,7 @@ class Negotiation:
 
         Raises:
             LoginError: no way that both sides have, or the other side is not who it must be.
-            ProtocolError: out of turn.
+            IpcProtocolError: out of turn.
         """
         self._steps += 1
         try:
