@@ -9,9 +9,10 @@ from tests.core.specs import COLLISION, FAILED, SEGV, task, workers
 from tests.facts import mentions
 from tony.core import failure_builders
 from tony.core.deadline import DeadlineKind
+from tony.core.sentences import describe_failure
 from tony.core.state import State
 from tony.errors import ExitCode
-from tony.model.failure import EXIT_CODES, FailureCause, FailureClass, MessageFacts
+from tony.model.failure import EXIT_CODES, FailureCause, FailureClass, MessageFacts, SilenceFacts
 from tony.model.job_spec import Timeouts
 from tony.model.program_exit import ExitReason, ExitStatus
 
@@ -113,3 +114,8 @@ def test_every_class_has_its_exit_code() -> None:
         FailureClass.KILLED: ExitCode.KILLED,
         FailureClass.PLATFORM: ExitCode.BUG,
     }
+
+
+def test_a_silence_is_a_duration() -> None:
+    silent = describe_failure(FailureCause.SILENT, SilenceFacts(silence=125.0), task("worker:0"))
+    assert silent == "no heartbeat from worker:0 for 2 m 05 s (heartbeat_timeout)"

@@ -70,7 +70,7 @@ def describe_failure(
         case ContainerFacts():
             return _describe_container(facts, who, host)
         case SilenceFacts(silence=silence):
-            return f"no heartbeat from {who} for {silence:.0f} s (heartbeat_timeout)"
+            return f"no heartbeat from {who} for {format_duration(silence)} (heartbeat_timeout)"
         case GroupTimeoutFacts(group=group, limit=limit, was_running=was_running):
             still = "was still running" if was_running else "had not started"
             after = f"{format_duration(limit)} after every task of group {group} had ended"
