@@ -17,7 +17,7 @@ from tony.schedulers.local.claims.peak_demand import (
     reduce_to_least,
     sum_weights,
 )
-from tony.units import format_size
+from tony.units import format_count, format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ def find_unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Pro
             key="gpus",
             get_amount=compute_gpus,
             has=len(machine.gpus),
-            text=_format_gpus,
-            machine=f"{_format_gpus(len(machine.gpus))}{_format_reason(machine.gpus_origin)}",
+            text=lambda number: format_count(number, "GPU"),
+            machine=f"{format_count(len(machine.gpus), 'GPU')}{_format_reason(machine.gpus_origin)}",
             less="fewer GPUs" if machine.gpus else "none",
             alternative=", or simulate some for a test with scheduler.local.gpus",
             none="" if machine.gpus or machine.gpus_origin else "this machine has no NVIDIA GPU",
@@ -119,10 +119,6 @@ def _find_problems(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
     ]
 
 
-def _format_gpus(number: int) -> str:
-    return f"{number} GPU{'' if number == 1 else 's'}"
-
-
 def _format_reason(origin: str) -> str:
     return f" ({origin})" if origin else ""
 
@@ -158,7 +154,7 @@ def count_tasks_at_a_time(spec: JobSpec) -> int:
 def find_limit_problems(spec: JobSpec) -> Sequence[Problem]:
     """Return problems where a job exceeds the user's resource limits, so that it can never run."""
     tasks = count_tasks_at_a_time(spec)
-    job = f"{tasks} task{'' if tasks == 1 else 's'} at one time need"
+    job = f"{format_count(tasks, 'task')} at one time need"
     problems = []
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     required = open_files(spec)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tony.model.job_spec import JobSpec, Resources
-from tony.units import format_size
+from tony.units import format_count, format_size
 
 
 class RoleAllocation:
@@ -69,7 +69,7 @@ class RoleAllocation:
         if not short:
             return ""
         holders = ", ".join(role for role in self._roles if self._running_count[role])
-        gpus = f"{len(self._devices)} GPU{'' if len(self._devices) == 1 else 's'}"
+        gpus = format_count(len(self._devices), "GPU")
         return (
             f"waiting: not enough resources in the job's claim for {short} ({format_size(self._memory)} of memory and "
             f"{gpus} free) until containers of {holders} end{', or other jobs on this machine' if grows else ''}"
