@@ -208,6 +208,11 @@ def join_lines(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def get_first_line(error: Exception) -> str:
+    """Return the first line of an error's message, to continue it: without a colon at its end."""
+    return str(error).partition("\n")[0].rstrip(":")
+
+
 @contextmanager
 def raise_first_error() -> Iterator[None]:
     """Raise the first error of a task group itself instead of a group."""

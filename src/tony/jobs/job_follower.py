@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Protocol
 
 from tony import clock
-from tony.errors import ConnectionFailedError, InfraError, NoClusterError, StorageError, raise_first_error
+from tony.errors import (
+    ConnectionFailedError,
+    InfraError,
+    NoClusterError,
+    StorageError,
+    get_first_line,
+    raise_first_error,
+)
 from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
 from tony.jobs.job_output import BATCH_SECONDS
@@ -240,7 +247,7 @@ class _StatusPoller:
                 raise
             if not self._is_away:
                 self._is_away = True
-                self._notice(f"{str(error).partition(chr(10))[0].rstrip(':')}; retrying")
+                self._notice(f"{get_first_line(error)}; retrying")
             return None
         self.on_answer()
         return report

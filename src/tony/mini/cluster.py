@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tony import isolated_interpreter
-from tony.errors import InfraError, RecordError, StorageError, TonyError, UserError
+from tony.errors import InfraError, RecordError, StorageError, TonyError, UserError, get_first_line
 from tony.linux.process import is_stopped, memory_of
 from tony.mini import processes
 from tony.mini.cluster_files import check_path, user_name, write_files
@@ -132,7 +132,7 @@ class MiniCluster:
                     self._stop_all()
                     if not left:
                         raise
-                    notice(f"{str(error).splitlines()[0]}: trying other ports")
+                    notice(f"{get_first_line(error)}: trying other ports")
                 except InfraError:
                     self._stop_all()  # keeps its files and logs for diagnosis
                     raise

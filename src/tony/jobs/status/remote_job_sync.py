@@ -12,7 +12,14 @@ import shutil
 from dataclasses import replace
 
 from tony import clock
-from tony.errors import ConnectionFailedError, InfraError, ProtocolError, StorageError, UnrecordedJobError
+from tony.errors import (
+    ConnectionFailedError,
+    InfraError,
+    ProtocolError,
+    StorageError,
+    UnrecordedJobError,
+    get_first_line,
+)
 from tony.history.event_log import segments
 from tony.history.event_queries import read_session_reasons
 from tony.history.job_record import build_pending_report, read_summary, record_of, write_summary
@@ -155,8 +162,7 @@ async def _fetch(folder: JobFolder, submitter: Submitter) -> str:
     try:
         await submitter.fetch(folder)
     except InfraError as error:
-        why = str(error).partition("\n")[0].rstrip(":")
-        return f". Its job directory cannot be read ({why}); showing the last known status"
+        return f". Its job directory cannot be read ({get_first_line(error)}); showing the last known status"
     return ""
 
 
