@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tony.am.fallback_page import render_fallback_page
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport, TaskReport
@@ -55,3 +57,8 @@ def test_an_ended_job_stays() -> None:
     assert "worker:1 &lt;failed&gt;" in body
     assert "<pre>x &lt; y</pre>" in body
     assert ", took " in body
+
+
+def test_a_clock_that_was_set_back_gives_no_negative_duration() -> None:
+    ended = replace(report(JobState.SUCCEEDED), ended=1_699_999_000.0)
+    assert ", took 0 s<" in render_fallback_page(ended)

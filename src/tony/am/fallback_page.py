@@ -82,7 +82,7 @@ def _format_times(report: JobReport) -> str:
     if report.submitted is None:
         return ""
     since = datetime.fromtimestamp(report.submitted, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    took = f", took {format_duration(report.ended - report.submitted)}" if report.ended is not None else ""
+    took = "" if report.took is None else f", took {format_duration(report.took)}"
     return f", submitted {since}{took}"
 
 

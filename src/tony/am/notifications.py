@@ -235,9 +235,7 @@ def build_notice(what: str, reason: str, report: JobReport, now: float) -> dict[
 
 
 def _format_text(what: str, reason: str, report: JobReport) -> str:
-    took = ""
-    if report.submitted is not None and report.ended is not None:
-        took = f" after {format_duration(max(0.0, report.ended - report.submitted))}"
+    took = "" if report.took is None else f" after {format_duration(report.took)}"
     why = f": {reason}" if reason and what != "started" else ""
     return _shorten(f"job {report.name} ({report.job}) {what}{took}{why}")
 

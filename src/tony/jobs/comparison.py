@@ -115,13 +115,11 @@ async def _summarize(view: DirectoryJobView) -> ComparedJob:
     goodput = await _return_none_on_error(view.goodput())
     used, restarts = report.used, report.restarts
     seconds = goodput.seconds if goodput else {}
-    took = goodput.until if goodput else None
-    if report.submitted is not None and report.ended is not None:
-        took = max(0.0, report.ended - report.submitted)
+    took = goodput.until if goodput and report.took is None else report.took
     return ComparedJob(
         report=report,
         took=took,
-        restarts=restarts.charged + restarts.free if restarts else 0,
+        restarts=restarts.total if restarts else 0,
         goodput=goodput.goodput if goodput else None,
         gpu_hours=used.gpu_hours if used else None,
         gb_hours=used.gb_hours if used else None,

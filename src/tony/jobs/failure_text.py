@@ -46,9 +46,7 @@ _ERRORS: dict[FailureClass, type[TonyError]] = {
 
 def format_outcome(report: JobReport) -> str:
     """Return one line: the job, how it ended and how long it took."""
-    took = ""
-    if report.submitted is not None and report.ended is not None:
-        took = f" after {format_duration(max(0.0, report.ended - report.submitted))}"
+    took = "" if report.took is None else f" after {format_duration(report.took)}"
     sessions = f" in session {report.session}" if report.session > 1 else ""
     return f"job {report.job} ({report.name}) {report.state.value}{took}{sessions}"
 

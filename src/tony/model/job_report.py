@@ -78,6 +78,10 @@ class Restarts:
     most: int
     free: int
 
+    @property
+    def total(self) -> int:
+        return self.charged + self.free
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
@@ -148,6 +152,11 @@ class JobReport:
     editors: tuple[str, ...] = ()
     session_reason: str = ""
     unfinished: str = ""
+
+    @property
+    def took(self) -> float | None:
+        """Seconds from submission to end; None if one of them is unknown."""
+        return None if self.submitted is None or self.ended is None else max(0.0, self.ended - self.submitted)
 
 
 #: A task in one of these states has a container.

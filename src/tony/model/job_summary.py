@@ -72,7 +72,7 @@ def head_of_report(report: JobReport) -> JobHead:
         failure_class=failure.failure_class if failure else None,
         cause=failure.cause if failure else "",
         sessions=report.session,
-        restarts=restarts.charged + restarts.free if restarts else 0,
+        restarts=restarts.total if restarts else 0,
         gpu_hours=used.gpu_hours if used else None,
         gb_hours=used.gb_hours if used else None,
         viewers=report.viewers,

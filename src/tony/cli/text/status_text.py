@@ -93,7 +93,7 @@ def find_lone_restarts(source: EventSource, report: JobReport) -> list[tuple[int
 
 def lacks_restarts(report: JobReport, alone: Sequence[tuple[int, str]]) -> bool:
     """Return True if the report counts more restarts than later sessions and lone restarts are known."""
-    count = report.restarts.charged + report.restarts.free if report.restarts else 0
+    count = report.restarts.total if report.restarts else 0
     return count > max(0, report.session - 1) + len(alone)
 
 
