@@ -34,7 +34,7 @@ from tony.linux.files import open_file
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.masking import redact
-from tony.model.state_directory import JobFolder
+from tony.model.state_directory import JobFolder, build_segment_name
 from tony.model.strict_json import loads
 
 FORMAT = "tony-events"
@@ -266,7 +266,7 @@ def _differences(value: JobSpec | Role, default: JobSpec | Role) -> dict[str, Js
 def segments(folder: Path) -> list[Path]:
     """Return the event log segments in a job directory, oldest AM attempt first."""
     found: list[Path] = []
-    while (path := folder / f"events.{len(found) + 1}.jsonl").exists():
+    while (path := folder / build_segment_name(len(found) + 1)).exists():
         found.append(path)
     return found
 

@@ -35,6 +35,14 @@ from pathlib import Path
 
 from tony.model.ids import TaskId
 
+#: Matches the names of event logs, those with `.closed` in a job store included.
+SEGMENT_GLOB = "events.*.jsonl"
+
+
+def build_segment_name(attempt: int) -> str:
+    """Return the name of an AM attempt's event log."""
+    return f"events.{attempt}.jsonl"
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
@@ -187,7 +195,7 @@ class JobFolder:
 
     def events(self, attempt: int) -> Path:
         """Return the event log of one AM attempt."""
-        return self.path / f"events.{attempt}.jsonl"
+        return self.path / build_segment_name(attempt)
 
     def executor_log(self, task: TaskId) -> Path:
         """Return the log of one task's executors, one after the other."""

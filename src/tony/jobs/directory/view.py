@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -36,7 +37,7 @@ from tony.linux.inotify import ChangeWatch
 from tony.linux.thread_pools import OTHERS, USUAL, Lane, get_current_user, to_thread
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
-from tony.model.state_directory import Home, JobFolder
+from tony.model.state_directory import SEGMENT_GLOB, Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.model.web_link import WebLink
 from tony.protocol.shared_messages import Stacks
@@ -418,7 +419,7 @@ async def _share_task(tasks: dict[str | None, asyncio.Task[T]], work: Callable[[
 
 
 def _is_readable(name: str) -> bool:
-    return name in _READABLE_FILES or (name.startswith("events.") and name.endswith(".jsonl"))
+    return name in _READABLE_FILES or fnmatchcase(name, SEGMENT_GLOB)
 
 
 async def _content(descriptor: int, lane: Lane, *, masked: bool) -> AsyncIterator[bytes]:

@@ -22,7 +22,7 @@ from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, 
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
 from tony.model.log_name import LogName
-from tony.model.state_directory import JobFolder
+from tony.model.state_directory import SEGMENT_GLOB, JobFolder
 from tony.portal.histories import jhist_reader
 from tony.portal.histories.jhist_reader import LinkedInTonyJob
 from tony.portal.job_index.index_schema import IndexEntry
@@ -95,7 +95,7 @@ class RecordCache:
             return
         segments = {item.name: f"{found[1]}.jsonl" for item in items if (found := _EVENTS.fullmatch(item.name))}
         _check_segments(entry, [item for item in items if item.name in segments])
-        for path in folder.path.glob("events.*.jsonl"):
+        for path in folder.path.glob(SEGMENT_GLOB):
             if path.name not in segments.values():  # a segment that is renamed repeatedly must not fill the disk
                 path.unlink()
         left = MAX_FOREIGN_LISTED_LOG_BYTES  # a file may have grown since its size was checked
@@ -251,7 +251,7 @@ def _fetch(store: FileStore, path: str, item: Item, local_path: Path, most: int,
 
 def _write_linkedin_job(folder: JobFolder, job: LinkedInTonyJob) -> None:
     """Write the files that tony's AM would have written for the job."""
-    for old in folder.path.glob("events.*.jsonl"):
+    for old in folder.path.glob(SEGMENT_GLOB):
         old.unlink()
     write_json(folder.job, to_plain(job.record))
     header = Header(format=FORMAT, version=VERSION, job=folder.job_id, attempt=1, settings="")

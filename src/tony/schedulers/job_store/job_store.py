@@ -6,10 +6,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from tony.errors import InfraError
+from tony.model.state_directory import SEGMENT_GLOB
 
 #: Bytes that are read at a time.
 _PIECE_BYTES = 4 << 20
@@ -160,11 +162,6 @@ class JobStore(ABC):
         self.put(name, json.dumps(content, separators=(",", ":")).encode())
 
 
-def build_segment_name(number: int) -> str:
-    """Return the name of an AM attempt's event log while that AM attempt may write it."""
-    return f"events.{number}.jsonl"
-
-
 def build_closed_name(name: str) -> str:
     """Return the name of an event log taken over by a later AM attempt: its former writer no longer finds it."""
     return name.removesuffix(".jsonl") + ".closed.jsonl"
@@ -172,6 +169,4 @@ def build_closed_name(name: str) -> str:
 
 def find_local_name(name: str) -> str | None:
     """Return the local name of an event log, taken over or not; None for other files."""
-    if not name.startswith("events.") or not name.endswith(".jsonl"):
-        return None
-    return name.replace(".closed.jsonl", ".jsonl")
+    return name.replace(".closed.jsonl", ".jsonl") if fnmatchcase(name, SEGMENT_GLOB) else None

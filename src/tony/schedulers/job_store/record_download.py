@@ -18,8 +18,8 @@ from pathlib import Path
 from tony import clock
 from tony.errors import AttemptSupersededError, InfraError, StorageError
 from tony.linux.files import replace_file
-from tony.model.state_directory import JobFolder
-from tony.schedulers.job_store.job_store import JobStore, StoredFile, build_segment_name, find_local_name
+from tony.model.state_directory import JobFolder, build_segment_name
+from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local_name
 
 #: Maximum bytes of a file that is fetched as a whole, and of an event log.
 _MAX_BYTES = 64 << 20
