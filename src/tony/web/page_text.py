@@ -62,19 +62,19 @@ def format_elapsed(since: float | None, until: float | None) -> str:
     return NOTHING if since is None or until is None else format_duration(max(0.0, until - since))
 
 
-def format_size(count: float | None) -> str:
+def format_bytes_or_nothing(count: float | None) -> str:
     """Format bytes: `1.5 GiB`."""
     return NOTHING if count is None else format_bytes(count)
 
 
-def format_count(number: int | None) -> str:
+def format_integer(number: int | None) -> str:
     """Format an integer with thousands separators."""
     return NOTHING if number is None else f"{number:,}".replace(",", "\u202f")
 
 
 def format_hours(number: float | None) -> str:
     """Format GPU-hours and the like with three significant digits."""
-    return NOTHING if number is None else format_number(number, format_count)
+    return NOTHING if number is None else format_number(number, format_integer)
 
 
 def format_percent(share: float | None) -> str:
@@ -84,12 +84,12 @@ def format_percent(share: float | None) -> str:
 
 def format_metric(value: float | None, unit: Unit) -> str:
     """Format a metric with its unit."""
-    return NOTHING if value is None or not math.isfinite(value) else format_amount(value, unit, whole=format_count)
+    return NOTHING if value is None or not math.isfinite(value) else format_amount(value, unit, whole=format_integer)
 
 
 def format_counted(number: int, word: str) -> str:
     """Format a count with its noun: `1 task`, `2 tasks`."""
-    return f"{format_count(number)} {word}{'' if number == 1 else 's'}"
+    return f"{format_integer(number)} {word}{'' if number == 1 else 's'}"
 
 
 def build_anchor(text: str) -> str:

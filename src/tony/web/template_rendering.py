@@ -40,7 +40,7 @@ def _create_environment() -> Environment:
     )
     environment.filters |= {
         "anchor": page_text.build_anchor,
-        "count": page_text.format_count,
+        "count": page_text.format_integer,
         "duration": page_text.format_seconds,
         "hours": page_text.format_hours,
         "lines": page_text.escape_lines,
@@ -50,7 +50,7 @@ def _create_environment() -> Environment:
         "plain": control_characters.escape,
         "plural": page_text.format_counted,
         "sentence": page_text.render_sentence,
-        "size": page_text.format_size,
+        "size": page_text.format_bytes_or_nothing,
     }
     environment.globals |= {
         "NOTHING": page_text.NOTHING,

@@ -9,7 +9,7 @@ from tony.cli.text.metric_values import NOTHING, format_measure
 from tony.control_characters import escape
 from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Value, format_change
 from tony.model.metric_definitions import find_unit
-from tony.units import Unit, format_duration, format_number
+from tony.units import Unit, format_number
 
 #: Width of a value of a setting.
 _MIN_VALUE_COLUMNS = 16
@@ -60,7 +60,7 @@ def _format_facts(found: Comparison) -> list[Line]:
     return [
         make_line("name", lambda side: side.report.name),
         make_line("state", lambda side: side.report.state.value),
-        make_line("took", lambda side: _format_duration_text(side.took), lambda side: side.took),
+        make_line("took", lambda side: format_measure(side.took, Unit.SECONDS), lambda side: side.took),
         make_line("goodput", lambda side: format_measure(side.goodput, Unit.SHARE), lambda side: side.goodput),
         make_line("tasks", lambda side: str(len(side.report.tasks))),
         make_line("sessions", lambda side: str(side.report.session)),
@@ -75,7 +75,7 @@ def _format_facts(found: Comparison) -> list[Line]:
 def _format_seconds_lines(found: Comparison) -> list[Line]:
     """Return the goodput buckets that are not zero in both jobs."""
     return [
-        (name, _format_duration_text(left), _format_duration_text(right), format_change(left, right))
+        (name, format_measure(left, Unit.SECONDS), format_measure(right, Unit.SECONDS), format_change(left, right))
         for name, left, right in (
             (second, found.a.seconds[second], found.b.seconds[second]) for second in found.a.seconds
         )
@@ -132,10 +132,6 @@ def _format_setting(each: SettingDifference, columns: int | None) -> list[str]:
 
 def _format_value(value: Value | None) -> str:
     return "not set" if value is None else escape(f"{value[0]} ({value[1]})")
-
-
-def _format_duration_text(seconds: float | None) -> str:
-    return NOTHING if seconds is None else format_duration(max(0.0, seconds))
 
 
 def _format_hours(hours: float | None) -> str:

@@ -20,7 +20,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.metric_definitions import find_unit
 from tony.web.authorization import list_visible_jobs
-from tony.web.page_text import NOTHING, format_count, format_hours, format_metric, format_percent, format_seconds
+from tony.web.page_text import NOTHING, format_hours, format_integer, format_metric, format_percent, format_seconds
 from tony.web.pages.job_layout import build_frame
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
@@ -98,7 +98,7 @@ def _collect_facts(reports: Sequence[JobReport], sides: Sequence[ComparedJob]) -
         make_line("State", lambda report: report.state.value),
         make_numbers("Duration", format_seconds, lambda side: side.took),
         make_numbers("Goodput", format_percent, lambda side: side.goodput),
-        make_line("Tasks", lambda report: format_count(len(report.tasks))),
+        make_line("Tasks", lambda report: format_integer(len(report.tasks))),
         make_line("Sessions", lambda report: str(report.session)),
         ComparisonRow(label="Restarts", values=tuple(str(side.restarts) for side in sides)),
         ComparisonRow(label="Root cause", values=tuple(side.root_cause or NOTHING for side in sides)),
