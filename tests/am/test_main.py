@@ -36,6 +36,7 @@ from tony.model.states import ENDED_TASK_STATES, JobState
 from tony.protocol.client_messages import Report, Watch
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
+from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.client_connection import connect
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, Sink
 from tony.schedulers.client_interface import PreparedJob
@@ -360,7 +361,8 @@ def test_a_scheduler_that_needs_an_exit_code_gets_one(tmp_path: Path) -> None:
     assert codes == [0, 42]
 
 
-def test_an_am_listens_at_its_schedulers_address(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["node-1", "fe80::1"])
+def test_an_am_listens_at_its_schedulers_address(tmp_path: Path, name: str) -> None:
     """A forwarded connection arrives at the loopback address of the AM's machine; other clients get its host name."""
     job = submitted(tmp_path, workers(1))
     job.folder.credentials.write_text(json.dumps(to_plain(make_credentials(tls=True))))
@@ -368,7 +370,7 @@ def test_an_am_listens_at_its_schedulers_address(tmp_path: Path) -> None:
 
     class Forwarded(FakeAllocator):
         capabilities = replace(FakeAllocator.capabilities, same_host=False)
-        host = "node-1"
+        host = name
         listen_host = "127.0.0.1"
         dialed_by = "forwarding"
 
@@ -378,8 +380,9 @@ def test_an_am_listens_at_its_schedulers_address(tmp_path: Path) -> None:
             raise SchedulerError("seen")
 
     asyncio.run(am.run_attempt(job.folder, lambda _: Forwarded()))
-    host, _, port = seen[0].removeprefix("tls:").rpartition(":")
-    assert (host, port.isdecimal(), seen[1]) == ("node-1", True, "forwarding")
+    address = parse(seen[0])
+    assert isinstance(address, TlsAddress)
+    assert (address.host, address.port > 0, seen[1]) == (name, True, "forwarding")
 
 
 def test_an_adapter_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:

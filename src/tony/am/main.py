@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony import clock
+from tony.address import Address
 from tony.am import open_file_limit
 from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import JobFinishedError, Master
@@ -54,6 +55,7 @@ from tony.model.setting_choices import TlsMode
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
+from tony.rpc.am_address import TlsAddress, UnixAddress, parse
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers
 from tony.schedulers.allocator_interface import AmAddresses, ContainerAllocator, SignalEffect
@@ -340,16 +342,17 @@ def _load(folder: JobFolder) -> PreparedJob:
 def _choose_address(job: PreparedJob, allocator: ContainerAllocator) -> str:
     """Return where to listen: a Unix socket on a single machine, TLS if messages can leave it or if required."""
     if allocator.capabilities.same_host and job.record.spec.tls is TlsMode.AUTO:
-        return f"unix:{job.folder.am_socket}"
+        return str(UnixAddress(path=str(job.folder.am_socket)))
     host = "127.0.0.1" if allocator.capabilities.same_host else allocator.listen_host
-    return f"tls:{host}:0"
+    return str(TlsAddress(host=host, port=0))
 
 
 def _to_host(address: str, allocator: ContainerAllocator) -> str:
     """Return the address to connect to, which may be on another host than the one to listen on."""
-    if allocator.capabilities.same_host or allocator.listen_host == allocator.host:
+    listens = parse(address)
+    if allocator.capabilities.same_host or isinstance(listens, UnixAddress):
         return address
-    return f"tls:{allocator.host}:{address.rpartition(':')[2]}"
+    return str(TlsAddress(host=allocator.host, port=listens.port))
 
 
 async def _start_web_listener(
@@ -369,7 +372,7 @@ async def _start_web_listener(
     listener = WebListener(master.build_report, proxy.peers, proxy.proxy, process, proxy.plain)
     connections.push_async_callback(listener.close)
     try:
-        return f"{allocator.host}:{await listener.listen(allocator.listen_host)}"
+        return str(Address(host=allocator.host, port=await listener.listen(allocator.listen_host)))
     except InfraError as error:
         log.warning("cannot serve the status page: %s", error)
         return ""

@@ -46,6 +46,7 @@ from tony.protocol.message_base import Message
 from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.shared_messages import SetLogLevel, Stacks
 from tony.protocol.tunnel_messages import DialTunnel
+from tony.rpc.am_address import UnixAddress, parse
 
 if TYPE_CHECKING:
     from tony.executor.control.reattach_listener import ReattachListener
@@ -382,7 +383,7 @@ def _attach_message(task: TaskPart) -> Attach:
 
 
 def _create_reattach_listener(context: LaunchContext, obey: Callable[[Summon], bool]) -> ReattachListener | None:
-    if context.task.am_address.startswith("unix:"):
+    if isinstance(parse(context.task.am_address), UnixAddress):
         return None  # a later AM attempt listens at the same path
     from tony.executor.control.reattach_listener import ReattachListener  # late: it takes memory
 

@@ -72,7 +72,7 @@ class FakeResourceManager:
         excluded: hosts on which nothing is granted.
         released: the released containers.
         live: containers that were granted and have not ended.
-        final: the final request of the AM.
+        registration: the last accepted registration; final: the final request of the AM.
         previous: containers of earlier AM attempts, reported at the registration.
         tokens: valid tokens of AMs: identifier -> password.
         node_tokens: issued tokens of nodes, likewise; pass it to fake NodeManagers.
@@ -100,6 +100,7 @@ class FakeResourceManager:
         self.live: dict[ContainerId, Container] = {}
         self.final: FinishRequest | None = None
         self.previous: tuple[Container, ...] = ()
+        self.registration: RegisterRequest | None = None
         self.is_registered = False
         self._sizes: dict[tuple[int, int], Resource] = {}
         self._tags: dict[tuple[int, int], tuple[str, ...]] = {}
@@ -203,7 +204,7 @@ class FakeResourceManager:
             raise FakeRefusalError(
                 f"{YARN}InvalidApplicationMasterRequestException", "Application Master is already registered"
             )
-        self.is_registered = True
+        self.registration, self.is_registered = request, True
         self._response_id, self._last = 0, None
         nodes = {each.node for each in self.previous if each.node is not None}
         self._known_nodes |= nodes

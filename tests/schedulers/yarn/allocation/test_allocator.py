@@ -37,6 +37,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.states import JobState
 from tony.retry import Backoff
+from tony.schedulers.allocator_interface import AmAddresses
 from tony.schedulers.job_store import event_log_replication
 from tony.schedulers.job_store import record_publisher as publishing
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
@@ -529,6 +530,17 @@ async def test_no_token(tmp_path: Path) -> None:
         env = replace(env, credentials=env.credentials.to_reduced("YARN_AM_RM_TOKEN"))
         with pytest.raises(SchedulerError, match="no AMRMToken for the ResourceManager"):
             YarnAllocator(cluster.job, cluster._payload(), env)
+
+
+@pytest.mark.parametrize(
+    ("am", "host", "port"), [("tls:node-1:5000", "node-1", 5000), ("tls:[fe80::1]:5000", "fe80::1", 5000), ("", "", -1)]
+)
+async def test_the_am_registers_its_address(tmp_path: Path, am: str, host: str, port: int) -> None:
+    async with start_fake_cluster(tmp_path, opens=False) as cluster:
+        await cluster.source.open(cluster.events.append, AmAddresses(am=am))
+        registration = cluster.manager.registration
+        assert registration is not None
+        assert (registration.host or "", registration.rpc_port) == (host, port)
 
 
 # --- the end of the job ----------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tony.schedulers.yarn.client.application_reports import (
     explain_exceeded_limit,
     explain_missing_history,
     find_tracking_url,
+    to_application_status,
     to_list_entry,
 )
 from tony.schedulers.yarn.settings import YarnSettings
@@ -193,3 +194,18 @@ def test_a_job_without_a_record(found: ApplicationReport, told: str) -> None:
     text = explain_missing_history(found, "ann", "hdfs://nn/x")
     assert re.search(told, text), text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "address"),
+    [
+        ("node-1", 5000, "tls:node-1:5000"),
+        ("fe80::1", 5000, "tls:[fe80::1]:5000"),
+        ("N/A", -1, ""),
+        (None, None, ""),
+        ("node-1", 0, ""),
+    ],
+)
+def test_the_address_of_the_am(host: str | None, port: int | None, address: str) -> None:
+    status = to_application_status(report(ApplicationState.RUNNING, host=host, rpc_port=port))
+    assert (status.address, status.host) == (address, host if address else "")

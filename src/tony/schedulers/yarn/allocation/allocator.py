@@ -19,6 +19,7 @@ from tony.model.job_report import JobReport
 from tony.model.staged_files import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
+from tony.rpc.am_address import TlsAddress, parse
 from tony.schedulers.allocator_interface import (
     NOT_LISTENING,
     AmAddresses,
@@ -130,10 +131,11 @@ class YarnAllocator(ContainerAllocator):
         self._session = YarnSession(self._attempt, self._master, registration, sink, self.is_current_attempt)
 
     async def _register(self, addresses: AmAddresses) -> RegisterResponse:
-        host, _, port = addresses.am.removeprefix("tls:").rpartition(":")
+        listens = parse(addresses.am) if addresses.am else None
+        host, port = (listens.host, listens.port) if isinstance(listens, TlsAddress) else ("", -1)
         page = f"http://{addresses.page}/" if addresses.page else ""
         try:
-            return await self._master.register(host, int(port or -1), page, is_heir=self._attempt.number > 1)
+            return await self._master.register(host, port, page, is_heir=self._attempt.number > 1)
         except AttemptEndedError as error:
             raise AttemptSupersededError(str(error)) from error
 

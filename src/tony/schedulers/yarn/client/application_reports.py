@@ -12,6 +12,7 @@ from tony.hadoop.wire.application_client import ApplicationReport, ApplicationSt
 from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus
 from tony.hadoop.yarn.application_client import ENDED
 from tony.model.states import JobState
+from tony.rpc.am_address import TlsAddress
 from tony.schedulers.client_interface import ApplicationStatus, ListEntry
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.units import format_duration
@@ -122,12 +123,13 @@ def find_tracking_url(report: ApplicationReport) -> str:
 def to_application_status(report: ApplicationReport) -> ApplicationStatus:
     """Convert an application report."""
     alive = report.state is None or report.state not in ENDED
-    listens = alive and report.host not in (None, "", "N/A") and (report.rpc_port or -1) > 0
+    host, port = report.host or "", report.rpc_port or -1
+    listens = alive and host not in ("", "N/A") and port > 0
     attempt = report.current_attempt.number if report.current_attempt else None
     return ApplicationStatus(
         alive=alive,
-        address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
-        host=report.host or "" if listens else "",
+        address=str(TlsAddress(host=host, port=port)) if listens else "",
+        host=host if listens else "",
         attempt=attempt or 0,
         note=_find_pending_reason(report) if alive else format_diagnostics(report),
         result=_find_result(report),
