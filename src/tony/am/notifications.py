@@ -43,7 +43,6 @@ _MAX_WAITING = 100
 #: Maximum characters of a sentence in a notification.
 _MAX_REASON_CHARACTERS = 2000
 VERSION = 1
-_ENDS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KILLED: "killed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +107,9 @@ class Notifications:
 
     async def finish(self, report: JobReport) -> None:
         """Send the job's outcome, and wait some seconds until that and earlier notifications are sent."""
-        name = _ENDS.get(report.state)
-        if name:
-            self.notify(name, report.failure.reason if report.failure and name != "succeeded" else "", report)
+        if report.state.ended:
+            failure = None if report.state is JobState.SUCCEEDED else report.failure
+            self.notify(report.state.value, failure.reason if failure else "", report)
         self._ending.set()
         if self._sending is None:
             return
