@@ -9,17 +9,28 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from enum import Enum, auto
 from pathlib import Path
 
 from tony.linux.user_accounts import expand_home
 from tony.model.file_entry import is_archive, parse_file_entry
 from tony.model.hdfs_uri import is_address, normalize_hdfs_uri
 
+
+class _PathKind(Enum):
+    FILE = auto()
+    FOLDER = auto()
+    OTHER = auto()
+    MISSING = auto()
+    LOOP = auto()
+    TOO_LONG = auto()
+
+
 #: Kind of an unusable path -> message.
 _MISSING_MESSAGES = {
-    "missing": "{} does not exist.",
-    "loop": "{} is a loop of symbolic links, or behind one. Fix the links.",
-    "long": "the path is too long for the file system. Is it a path?",
+    _PathKind.MISSING: "{} does not exist.",
+    _PathKind.LOOP: "{} is a loop of symbolic links, or behind one. Fix the links.",
+    _PathKind.TOO_LONG: "the path is too long for the file system. Is it a path?",
 }
 
 
@@ -98,10 +109,10 @@ def source_error(path: str) -> str | None:
     """Return what is wrong with the source of a job, or None. Files in HDFS are checked at submission."""
     if is_address(path):
         return None
-    kind = _kind_of(path)
+    kind = _find_kind(path)
     if kind in _MISSING_MESSAGES:
         return _MISSING_MESSAGES[kind].format(_format_path(path))
-    return None if kind in ("folder", "file") else f"{_format_path(path)} is neither a folder nor an archive."
+    return f"{_format_path(path)} is neither a folder nor an archive." if kind is _PathKind.OTHER else None
 
 
 def entry_error(text: str) -> str | None:
@@ -110,24 +121,27 @@ def entry_error(text: str) -> str | None:
     path = entry.path
     if is_address(path):
         return None
-    kind = _kind_of(path)
-    if kind == "missing" and path != text and os.path.lexists(text):
+    kind = _find_kind(path)
+    if kind is _PathKind.MISSING and path != text and os.path.lexists(text):
         mark = "::" if entry.new_name is not None else "#"
         shown = _format_path(path)
         return f"{shown} does not exist; a file with `{mark}` in its name does, but cannot be used. Rename it."
+    if kind is _PathKind.MISSING and entry.optional:
+        return None
     if kind in _MISSING_MESSAGES:
-        return None if entry.optional and kind == "missing" else _MISSING_MESSAGES[kind].format(_format_path(path))
-    if kind == "other":
+        return _MISSING_MESSAGES[kind].format(_format_path(path))
+    if kind is _PathKind.OTHER:
         return f"{_format_path(path)} is neither a file nor a folder."
     return None
 
 
 def python_error(path: str) -> str | None:
     """Return what is wrong with an interpreter, environment or archive, or None. It may exist on the nodes only."""
-    kind = _kind_of(path) if path.startswith("/") else "file"
-    if kind == "folder" and not any(os.path.exists(os.path.join(path, "bin", name)) for name in ("python", "python3")):
+    kind = _find_kind(path) if path.startswith("/") else _PathKind.FILE
+    programs = [os.path.join(path, "bin", name) for name in ("python", "python3")]
+    if kind is _PathKind.FOLDER and not any(map(os.path.exists, programs)):
         return "this folder has no bin/python: it is neither an environment nor an interpreter."
-    if kind == "missing":
+    if kind is _PathKind.MISSING:
         return f"{_format_path(path)} does not exist." if is_archive(path) else None
     return _MISSING_MESSAGES[kind].format(_format_path(path)) if kind in _MISSING_MESSAGES else None
 
@@ -137,16 +151,17 @@ def _format_path(path: str) -> str:
     return path if path.isprintable() else ascii(path)[1:-1]
 
 
-def _kind_of(path: str) -> str:
+def _find_kind(path: str) -> _PathKind:
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return "missing"
+        return _PathKind.MISSING
     except OSError as error:
         # Unknown kind: staging reports why it cannot be read.
-        return {errno.ELOOP: "loop", errno.ENAMETOOLONG: "long"}.get(error.errno or 0, "file")
+        known = {errno.ELOOP: _PathKind.LOOP, errno.ENAMETOOLONG: _PathKind.TOO_LONG}
+        return known.get(error.errno or 0, _PathKind.FILE)
     except ValueError:
-        return "file"
+        return _PathKind.FILE
     if stat.S_ISDIR(mode):
-        return "folder"
-    return "file" if stat.S_ISREG(mode) else "other"
+        return _PathKind.FOLDER
+    return _PathKind.FILE if stat.S_ISREG(mode) else _PathKind.OTHER
