@@ -17,6 +17,9 @@ from tony.model.job_spec import JobSpec
 from tony.model.masking import build_mask, mask_secret, mask_value, redact
 from tony.model.submission_record import JobRecord
 
+#: The source of a value that was not set.
+_DEFAULT = "default"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRow:
@@ -31,6 +34,11 @@ class ResolvedRow:
     key: str
     value: str
     source: str
+
+    @property
+    def is_default(self) -> bool:
+        """Return True if the value was not set anywhere."""
+        return self.source == _DEFAULT
 
 
 def list_resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
@@ -88,4 +96,4 @@ def _source(key: Key, sources: Mapping[str, str]) -> str:
     candidates = [key]
     if key[0] == "roles":
         candidates += [key[:3], key[2:]]  # `after = [...]` means after.succeeded; then the job's own
-    return next((sources[format_key(k)] for k in candidates if format_key(k) in sources), "default")
+    return next((sources[format_key(k)] for k in candidates if format_key(k) in sources), _DEFAULT)

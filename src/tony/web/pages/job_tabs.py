@@ -77,8 +77,8 @@ async def render_settings(page_request: PageRequest) -> Response:
     rows = await await_part(_load_rows(view))
     every = page_request.get_word("all") == "yes"
     if isinstance(rows, tuple):
-        values["default_count"] = sum(row.source == "default" for row in rows)
-        rows = tuple(row for row in rows if every or row.source != "default")
+        values["default_count"] = sum(row.is_default for row in rows)
+        rows = tuple(row for row in rows if every or not row.is_default)
     values |= {"rows": rows, "every": every}
     return render("settings.html", page_request, values)
 
