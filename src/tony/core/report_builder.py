@@ -202,7 +202,7 @@ def _explain_waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> s
 
 def _shrink_deadline(state: State, now: float) -> str:
     """Return when an elastic gang starts without the tasks that have no container."""
-    deadline, _ = gang_size_policy.wait(state)
+    deadline, _ = gang_size_policy.choose_wait(state)
     due = state.timers.get(deadline)
     if (
         due is None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from tony.core.state import State, Task
 
-#: Version of the state and of the decisions. Raise it whenever the same events lead to another fingerprint: digests of
+#: Version of the state and of the decisions. Raise it whenever the same events lead to another digest: digests of
 #: different versions cannot be compared.
 MACHINE = 10
 

@@ -122,7 +122,7 @@ class FailoverProxy:
         self._retired: set[IpcConnection] = set()
         #: The current attempt to connect; other calls wait for it.
         self._attempt: _Attempt | None = None
-        self._strikes = 0
+        self._failed_attempts = 0
         self._not_before = -math.inf
         self._failures: dict[int, HadoopError] = {}
         self._was_well = False
@@ -245,8 +245,8 @@ class FailoverProxy:
         """Switch to the next daemon, after a pause at the end of a round."""
         self._failures[self._current] = error
         self._current = (self._current + 1) % len(self.daemons)
-        self._strikes += 1
-        if self._strikes % len(self.daemons) == 0:
+        self._failed_attempts += 1
+        if self._failed_attempts % len(self.daemons) == 0:
             self._not_before = asyncio.get_running_loop().time() + self._pause()
 
     def _pause(self) -> float:
@@ -257,7 +257,7 @@ class FailoverProxy:
     def _on_success(self, connection: IpcConnection) -> None:
         if connection is self._connection:
             self._is_proven = True
-            self._strikes = 0
+            self._failed_attempts = 0
             self._not_before = -math.inf
             self._failures.clear()
         self._was_well = True

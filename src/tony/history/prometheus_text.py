@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.metric_definitions import DEVICE, OF_PROGRAMS, PROGRAM
+from tony.model.metric_definitions import DEVICE, PROGRAM, find_program_name
 from tony.model.states import JobState, TaskState
 from tony.units import Unit
 
@@ -157,8 +157,9 @@ def _role_samples(snapshot: JobSnapshot, tasks: Sequence[TaskReport], job: _Labe
 
 def _name_metric(series: str) -> tuple[str, str, _Labels] | None:
     """Return the metric's name, help text and extra labels for a series; None for an unknown series."""
-    if series.startswith(OF_PROGRAMS):
-        return "told", "Reported by the user program.", (("series", series.removeprefix(OF_PROGRAMS)),)
+    reported = find_program_name(series)
+    if reported is not None:
+        return "told", "Reported by the user program.", (("series", reported),)
     device = _DEVICE.fullmatch(series)
     if device and device[2] in DEVICE:
         known = DEVICE[device[2]]

@@ -16,7 +16,7 @@ from tony.jobs.job_metrics import sort_series
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
-from tony.model.metric_definitions import OF_PROGRAMS
+from tony.model.metric_definitions import find_program_name
 
 T = TypeVar("T")
 #: Relative changes below this are not shown.
@@ -46,7 +46,7 @@ class MetricDifference:
     @property
     def change(self) -> str:
         """The relative change; empty for a metric that the program reports, such as a loss, where it has no meaning."""
-        return "" if self.series.startswith(OF_PROGRAMS) else format_change(self.a, self.b)
+        return format_change(self.a, self.b) if find_program_name(self.series) is None else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
-from tony.model.metric_definitions import MAX_POINTS, OF_PROGRAMS, PROGRAM, Points
+from tony.model.metric_definitions import MAX_POINTS, PROGRAM, Points, find_program_name
 from tony.model.progress import JobProgress, Progress, TaskProgress
 from tony.model.progress_rules import measure_job, measure_task
 from tony.model.state_directory import JobFolder
@@ -117,7 +117,7 @@ def sort_series(names: Iterable[str]) -> list[str]:
     places = {name: number for number, name in enumerate(PROGRAM)}
 
     def key(name: str) -> tuple[int, int, str]:
-        return 2 if name.startswith(OF_PROGRAMS) else name not in places, places.get(name, 0), name
+        return 2 if find_program_name(name) is not None else name not in places, places.get(name, 0), name
 
     return sorted(names, key=key)
 

@@ -268,7 +268,7 @@ def send(
     """Send request bodies in order, retrying while the collector is overloaded or unreachable.
 
     Args:
-        url: as returned by `address`.
+        url: as returned by `build_traces_url`.
 
     Raises:
         ConnectionFailedError: the collector does not answer.

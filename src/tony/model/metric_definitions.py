@@ -79,9 +79,14 @@ def series_of(name: str) -> MetricSeries | None:
     if device and device[2] in DEVICE:
         of = DEVICE[device[2]]
         return MetricSeries(name, of.unit, f"device {device[1]}: {of.what}")
-    if name.startswith(OF_PROGRAMS) and NAME.fullmatch(name):
+    if find_program_name(name) is not None and NAME.fullmatch(name):
         return MetricSeries(name, Unit.NONE, "reported by the program")
     return None
+
+
+def find_program_name(series: str) -> str | None:
+    """Return the name that a program gave to its metric; None for a metric that tony measures."""
+    return series.removeprefix(OF_PROGRAMS) if series.startswith(OF_PROGRAMS) else None
 
 
 def find_unit(name: str) -> Unit:

@@ -137,7 +137,7 @@ class CheckpointInterval(Heuristic):
                 gb_hours=_scale(share, run.ledger.whole_gb_hours),
                 seconds=_scale(share, run.running),
             ),
-            patch=change_of_interval(run, saves, better),
+            patch=build_interval_change(run, saves, better),
             hint=format_interval_hint(saves, better),
         )
 
@@ -199,7 +199,7 @@ class CheckpointBound(Heuristic):
                     run.ledger.whole_gb_hours * part for (run, _, _), part in zip(bound, savings, strict=True)
                 ),
             ),
-            patch=change_of_interval(run, saves, better),
+            patch=build_interval_change(run, saves, better),
             hint=format_interval_hint(saves, better),
             runs=len(bound),
         )
@@ -225,7 +225,7 @@ _NAME = re.compile(r"save|checkpoint|ckpt|snapshot", re.IGNORECASE)
 _TOLERANCE = 0.1
 
 
-def change_of_interval(run: Run, saves: CheckpointStats, seconds: float) -> tuple[SettingChange, ...]:
+def build_interval_change(run: Run, saves: CheckpointStats, seconds: float) -> tuple[SettingChange, ...]:
     """Return the change to a checkpoint interval in seconds; empty if the parameter is not certain.
 
     A parameter is certain if its name refers to saving and its value equals the measured steps or seconds.

@@ -12,7 +12,7 @@ from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setti
 from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.history.metrics_reader import Peak
 from tony.model.job_spec import MIB
-from tony.model.metric_definitions import OF_PROGRAMS
+from tony.model.metric_definitions import find_program_name
 from tony.units import Unit, format_amount, format_count
 
 
@@ -187,7 +187,7 @@ def _find_waiting_share(known: RoleFacts) -> float | None:
         waits = [
             peak.mean
             for series, peak in used.items()
-            if series.startswith(OF_PROGRAMS) and _WAITING.fullmatch(series.removeprefix(OF_PROGRAMS))
+            if (reported := find_program_name(series)) is not None and _WAITING.fullmatch(reported)
         ]
         if waits and known.steps.get(task, 0.0) > 0:
             shares.append(min(1.0, max(waits) / known.steps[task]))

@@ -20,7 +20,7 @@ SOON = Deadline(DeadlineKind.GANG_SOON)
 DEADLINES = (FIRST, LATER, SOON)
 
 
-def wait(state: State) -> tuple[Deadline, float | None]:
+def choose_wait(state: State) -> tuple[Deadline, float | None]:
     """Return the deadline and the seconds of this session's wait; None: it waits for all."""
     spec = state.spec
     return (FIRST, spec.gang_wait) if state.session <= 1 else (LATER, spec.shrink_after)
@@ -39,7 +39,7 @@ def is_elastic(state: State) -> bool:
 
 def has_enough(state: State) -> bool:
     """Return True if the next gang could start without the tasks that have no container."""
-    if not is_elastic(state) or wait(state)[1] is None:
+    if not is_elastic(state) or choose_wait(state)[1] is None:
         return False
     return all(count_surplus(role) >= 0 for role in find_forming_roles(state))
 

@@ -120,7 +120,7 @@ def _build_cluster_spec(state: State, gang: Iterable[RoleState]) -> ClusterSpec:
 
 def start_wait(ctx: StepContext) -> None:
     """Start the time in which all containers of the roles that became ready may be granted."""
-    deadline, limit = gang_size_policy.wait(ctx.state)
+    deadline, limit = gang_size_policy.choose_wait(ctx.state)
     if limit is not None and gang_size_policy.is_elastic(ctx.state):
         ctx.state.timers.set(deadline, ctx.now + limit)
 
@@ -135,7 +135,7 @@ def start_soon_if_enough(ctx: StepContext) -> None:
     """Have the gang start soon if it has enough containers and its wait has expired."""
     state = ctx.state
     if (
-        gang_size_policy.wait(state)[0] not in state.timers
+        gang_size_policy.choose_wait(state)[0] not in state.timers
         and state.active
         and not state.pausing
         and gang_size_policy.has_enough(state)
@@ -146,7 +146,7 @@ def start_soon_if_enough(ctx: StepContext) -> None:
 def on_wait_end(ctx: StepContext) -> None:
     """Start without the missing tasks. Roles above their minimum release containers if others are below theirs."""
     state = ctx.state
-    deadline, limit = gang_size_policy.wait(state)
+    deadline, limit = gang_size_policy.choose_wait(state)
     start_with_fewer(ctx, limit or 0, deadline.kind.setting)
     roles = gang_size_policy.find_forming_roles(state)
     lacking = sum(max(0, -gang_size_policy.count_surplus(role)) for role in roles)

@@ -269,7 +269,7 @@ class SessionProtocol:
         ended: float,
         exports: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
-        """Report that the task attempt has ended, at time `ended` of the clock that `unsent` is given."""
+        """Report that the task attempt has ended, at time `ended` of the clock that `take_unsent` is given."""
         if self._running != (session, try_):
             raise ValueError(f"task attempt {try_} of session {session} ended twice, or never started")
         self._running = None

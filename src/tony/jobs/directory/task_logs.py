@@ -149,8 +149,8 @@ def find_first(log: OpenLog, text: SearchText, offset: int) -> LogSearchResult:
         block = log.read_masked(at, LOG_PIECE + _OVERLAP)
         where = text.find_first(block)
         if where >= 0:
-            line = _line_start(log, at + where)
-            return LogSearchResult(line=line, until=_line_end(log, at + where), over=False)
+            line = _find_line_start(log, at + where)
+            return LogSearchResult(line=line, until=_find_next_line(log, at + where), over=False)
         at += LOG_PIECE
     return LogSearchResult(line=None, until=end, over=end >= log.size)
 
@@ -165,18 +165,18 @@ def find_last(log: OpenLog, text: SearchText, offset: int) -> LogSearchResult:
         block = log.read_masked(start, at - start + _OVERLAP)
         where = text.find_last(block, at - start)
         if where >= 0:
-            line = _line_start(log, start + where)
+            line = _find_line_start(log, start + where)
             return LogSearchResult(line=line, until=line, over=False)
         at = start
     return LogSearchResult(line=None, until=least, over=least == 0)
 
 
-def _line_start(log: OpenLog, at: int) -> int:
+def _find_line_start(log: OpenLog, at: int) -> int:
     start = max(0, at - LOG_PIECE)
     return start + log.read_bytes(start, at - start).rfind(b"\n") + 1
 
 
-def _line_end(log: OpenLog, at: int) -> int:
+def _find_next_line(log: OpenLog, at: int) -> int:
     """Return the offset of the next line."""
     end = log.read_bytes(at, LOG_PIECE).find(b"\n")
     return at + end + 1 if end >= 0 else min(log.size, at + LOG_PIECE)
@@ -302,7 +302,7 @@ class TaskLogs:
 
     @contextlib.contextmanager
     def _open_parts(self, name: str) -> Iterator[OpenLog]:
-        """Open the rotated and the current file of a log; the current one is opened first, as `Reader` does."""
+        """Open the rotated and the current file of a log; the current one is opened first, as `LogReader` does."""
         known = LogName.parse(name)
         if known is None or known.file != name or known.task != str(self._task):
             raise LookupError(name)

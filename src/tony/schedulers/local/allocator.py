@@ -24,7 +24,7 @@ from tony.schedulers.local import feasibility
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims.ledger import LedgerBusyError, open_ledger
 from tony.schedulers.local.claims.machine_capacity import measure
-from tony.schedulers.local.claims.peak_demand import needs
+from tony.schedulers.local.claims.peak_demand import list_acceptable_sizes
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.schedulers.local.claims.role_allocation import RoleAllocation
 from tony.schedulers.local.containers.cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
@@ -108,7 +108,7 @@ class LocalAllocator(ContainerAllocator):
         ledger, notice = open_ledger(self._settings, self._job.home)
         if notice:
             _log.warning(notice)
-        sizes = needs(self._spec)
+        sizes = list_acceptable_sizes(self._spec)
         machine = await to_thread(measure, self._settings, with_gpus=sizes[0].gpus > 0)
         supervision = self._supervisor
         self._claim = ResourceClaim(
@@ -261,7 +261,7 @@ class LocalAllocator(ContainerAllocator):
             self._end(held, f"killed: {reason}")
 
     def _end(self, held: LocalContainer, cause: str) -> None:
-        """End a container in any stage. `launch` buries one that is starting, since it is in the middle of it."""
+        """End a container in any stage. One that is starting is only interrupted: `launch` then reports its end."""
         if held.cause or held.stage is ContainerStage.ENDING:
             return
         held.cause = cause

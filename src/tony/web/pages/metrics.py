@@ -13,7 +13,7 @@ from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
 from tony.model.ids import TaskId
-from tony.model.metric_definitions import OF_PROGRAMS, find_unit, series_of
+from tony.model.metric_definitions import find_program_name, find_unit, series_of
 from tony.web.page_text import format_metric
 from tony.web.pages.job_layout import await_with_timeout, build_frame
 from tony.web.request import PageError, PageRequest
@@ -129,9 +129,8 @@ def _find_label(name: str) -> tuple[str, str]:
     """Return the title and the description of a series, as shown on pages."""
     known = series_of(name)
     what = known.what if known else ""
-    if name.startswith(OF_PROGRAMS):
-        return name.removeprefix(OF_PROGRAMS), f"({what})"
-    return name, what
+    reported = find_program_name(name)
+    return (name, what) if reported is None else (reported, f"({what})")
 
 
 def select_charted_series(names: Mapping[str, object] | list[str]) -> list[str]:
@@ -139,7 +138,7 @@ def select_charted_series(names: Mapping[str, object] | list[str]) -> list[str]:
 
     def key(name: str) -> tuple[int, str]:
         last = name.rpartition(".")[2]
-        if name.startswith(OF_PROGRAMS):
+        if find_program_name(name) is not None:
             return -1, name
         return (_ORDER.index(last) if last in _ORDER else len(_ORDER)), name
 

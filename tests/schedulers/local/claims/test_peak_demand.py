@@ -14,7 +14,7 @@ from tony.schedulers.local.claims.peak_demand import (
     compute_memory,
     compute_peak,
     find_coexisting,
-    needs,
+    list_acceptable_sizes,
     reduce_to_least,
 )
 
@@ -132,15 +132,21 @@ def test_with_fewer_tasks() -> None:
     elastic = Role(instances=4, min_instances=1, resources=Resources(memory=10, gpus=1))
     other = Role(instances=3, min_instances=2, resources=Resources(memory=1))
     spec = job({"worker": elastic, "helper": other, "ps": role(100)})
-    assert [(need.memory, need.gpus) for need in needs(spec)] == [(143, 4), (133, 3), (123, 2), (113, 1), (112, 1)]
-    assert needs(spec)[-1] == compute_peak(reduce_to_least(spec))
-    assert needs(job({"ps": role(100)})) == (Need(memory=100, gpus=0),)
-    assert needs(JobSpec(command="true")) == (compute_peak(JobSpec(command="true")),)
+    assert [(need.memory, need.gpus) for need in list_acceptable_sizes(spec)] == [
+        (143, 4),
+        (133, 3),
+        (123, 2),
+        (113, 1),
+        (112, 1),
+    ]
+    assert list_acceptable_sizes(spec)[-1] == compute_peak(reduce_to_least(spec))
+    assert list_acceptable_sizes(job({"ps": role(100)})) == (Need(memory=100, gpus=0),)
+    assert list_acceptable_sizes(JobSpec(command="true")) == (compute_peak(JobSpec(command="true")),)
 
 
 def test_thousands_of_sizes_are_tried_in_steps() -> None:
     """Who looks for room decides in no time; the last size is the least all the same."""
     spec = job({"worker": Role(instances=10_000, min_instances=7, resources=Resources(memory=1))})
-    found = [need.memory for need in needs(spec)]
+    found = [need.memory for need in list_acceptable_sizes(spec)]
     assert (found[0], found[-1], found == sorted(found, reverse=True)) == (10_000, 7, True)
     assert len(found) <= 2 * peak_module.STEPS

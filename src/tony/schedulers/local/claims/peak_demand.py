@@ -43,7 +43,7 @@ def compute_peak(spec: JobSpec) -> Need:
     )
 
 
-def needs(spec: JobSpec) -> tuple[Need, ...]:
+def list_acceptable_sizes(spec: JobSpec) -> tuple[Need, ...]:
     """Return acceptable sizes of a job, largest first: its peak with all tasks, then with fewer of its elastic tasks.
 
     About `STEPS` of them at most; the last has the minimum of each role.
