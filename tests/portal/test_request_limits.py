@@ -279,11 +279,11 @@ def test_ones_own_jobs_are_not_behind_those_of_others(tmp_path: Path, monkeypatc
     gate = threading.Event()
     waiting: list[None] = []
 
-    def bring(*_: object, **__: object) -> None:
+    def fetch(*_: object, **__: object) -> None:
         waiting.append(None)
         gate.wait(CEILING)
 
-    monkeypatch.setattr(RecordCache, "bring", bring)
+    monkeypatch.setattr(RecordCache, "fetch", fetch)
 
     async def run() -> None:
         source = IndexedJobs(home, [LocalStore(home.path), LocalStore(shared.path)], "jobs")

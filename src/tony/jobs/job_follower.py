@@ -23,7 +23,7 @@ from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
 from tony.jobs.job_output import BATCH_SECONDS
 from tony.jobs.log_files import LogLine, LogTail, Selection, group_lines
-from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
+from tony.jobs.remote.log_fetcher import LogFetcher, fetch_current_output, fetch_logs
 from tony.jobs.status import job_status, remote_job_sync
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
@@ -84,7 +84,7 @@ async def follow(
     record = record_of(home, job_id)
     selection = selection or Selection()
     if keep is not None:
-        await bring(home, record, selection, viewer.on_notice)
+        await fetch_current_output(home, record, selection, viewer.on_notice)
     with LogTail(home.job(job_id).logs, selection, keep, live=live) as tail:
         async with fetch_logs(home, record, selection, viewer.on_notice) as remote:
             printer = _LinePrinter(tail, viewer)

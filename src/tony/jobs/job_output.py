@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from tony.history.job_record import record_of
 from tony.jobs.log_files import LogLine, LogTail, Selection, group_lines
-from tony.jobs.remote.log_fetcher import bring, fetch_logs, find_remote_submitter
+from tony.jobs.remote.log_fetcher import fetch_current_output, fetch_logs, find_remote_submitter
 from tony.jobs.status import job_status
 from tony.model.state_directory import Home
 from tony.schedulers import registry
@@ -44,7 +44,7 @@ async def iterate_lines(
     record = record_of(home, job_id)
     is_remote = find_remote_submitter(home, record) is not None
     if is_remote and (keep is not None or not follow):
-        await bring(home, record, selection, notice)
+        await fetch_current_output(home, record, selection, notice)
     async with fetch_logs(home, record, selection, notice) if follow else nullcontext() as remote:
         with LogTail(folder.logs, selection, keep) as tail:
             tail.watch_folder(folder.path)

@@ -212,7 +212,7 @@ class IndexedJobs:
         key = str(folder.path)
         with lock_held(lock, f"the record of {folder.job_id} is being copied"):
             if not self._is_fresh(folder, store):
-                self._cache.bring(store, entry, folder, logs=logs)
+                self._cache.fetch(store, entry, folder, logs=logs)
                 self._fetched_at[key] = clock.monotonic()
 
     def _create_log_fetcher(
@@ -222,16 +222,16 @@ class IndexedJobs:
         done: dict[str, float] = {}
         copy_lock = threading.Lock()
 
-        def bring_now(task: str) -> None:
+        def fetch_now(task: str) -> None:
             with lock_held(copy_lock, f"the logs of {folder.job_id} are being copied"):
                 if clock.monotonic() - done.get(task, float("-inf")) > _FRESH_SECONDS:
-                    self._cache.bring_logs(store, entry, folder, task)
+                    self._cache.fetch_logs(store, entry, folder, task)
                     done[task] = clock.monotonic()
 
-        async def bring(task: str) -> None:
-            await _find_runner(store)(bring_now, task)
+        async def fetch(task: str) -> None:
+            await _find_runner(store)(fetch_now, task)
 
-        return bring
+        return fetch
 
     def _find_view(self, key: tuple[str, str, tuple[int, ...]], make: Callable[[], PortalView]) -> PortalView:
         view = self._views.get(key)

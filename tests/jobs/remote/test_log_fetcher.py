@@ -23,7 +23,7 @@ from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow
 from tony.jobs.log_files import Selection
 from tony.jobs.remote import log_fetcher
-from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
+from tony.jobs.remote.log_fetcher import LogFetcher, fetch_current_output, fetch_logs
 from tony.jobs.remote.log_mirror import Mirror, complete
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
@@ -293,7 +293,7 @@ async def test_missing_output_is_requested_once(home: Home, remote_job: RemoteJo
             return True
 
         master.answers = answers
-        await bring(home, record, Selection(), notes)
+        await fetch_current_output(home, record, Selection(), notes)
     assert (len(far.asked), notes) == (1, ["some output may be missing: no daemon answers"])
 
 
@@ -309,7 +309,7 @@ async def test_after_the_end_output_is_requested_once(home: Home, remote_job: Re
         "worker-1.s1.t1.out": (b"", b"short"),
     }
     for _ in range(2):
-        await bring(home, record, Selection(), Notes())
+        await fetch_current_output(home, record, Selection(), Notes())
         assert len(far.asked) == 1
     assert read(folder, "worker-0.s1.t1.out") == b"part and rest"
     assert (read(folder, "worker-0.s1.t1.err.1"), read(folder, "worker-0.s1.t1.err")) == (b"older ", b"newer")
@@ -322,10 +322,10 @@ async def test_missing_output_is_reported_and_requested_again(home: Home, remote
     write_summary(folder, succeeded(folder, record))
     far.error = SchedulerError("the node has forgotten it")
     notes = Notes()
-    await bring(home, record, Selection(), notes)
+    await fetch_current_output(home, record, Selection(), notes)
     assert notes == ["some output may be missing: the node has forgotten it"]
     far.error = None
-    await bring(home, record, Selection(), notes)
+    await fetch_current_output(home, record, Selection(), notes)
     assert len(far.asked) == 2
     assert len(notes) == 1
 
@@ -445,5 +445,5 @@ async def _bring(folder: JobFolder, record: JobRecord, selection: Selection) -> 
 def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:
     """A local job: files in the job directory need no request."""
     folder, record = recorded(home)
-    asyncio.run(bring(home, record, Selection(), Notes()))
+    asyncio.run(fetch_current_output(home, record, Selection(), Notes()))
     assert not Path(folder.logs / ".lock").exists()

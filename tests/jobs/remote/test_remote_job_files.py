@@ -62,13 +62,13 @@ async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob)
     logged(folder, [Granted(container="c1", role="worker", host="h1")])
     far = RemoteJobFiles(home, folder)
     scheduler.error = SchedulerError("no daemon\nanswers")
-    assert await far.bring("worker:0") == "some output may be missing: no daemon answers"
+    assert await far.fetch_output("worker:0") == "some output may be missing: no daemon answers"
     scheduler.error = None
     scheduler.shows = {OUT: (b"", b"printed"), "worker-1.s1.t1.out": (b"", b"not wanted")}
-    assert await far.bring("worker:0") == ""
+    assert await far.fetch_output("worker:0") == ""
     assert (read(folder, OUT), read(folder, "worker-1.s1.t1.out")) == (b"printed", b"")
-    assert await far.bring("worker:0") == ""
-    assert await RemoteJobFiles(home, folder).bring("worker:0") == ""
+    assert await far.fetch_output("worker:0") == ""
+    assert await RemoteJobFiles(home, folder).fetch_output("worker:0") == ""
     assert scheduler.asked == [{"c1": "h1"}] * 2
     assert scheduler.owners == [""] * 2
 
@@ -83,9 +83,9 @@ async def test_a_failed_fetch_is_not_repeated_at_once(
     logged(folder, [])
     far = RemoteJobFiles(home, folder)
     scheduler.error = SchedulerError("no daemon answers")
-    told = await asyncio.gather(*(far.bring("worker:0") for _ in range(5)), far.bring("worker:1"))
+    told = await asyncio.gather(*(far.fetch_output("worker:0") for _ in range(5)), far.fetch_output("worker:1"))
     assert set(told) == {"some output may be missing: no daemon answers"}
-    assert await far.bring("worker:0") == told[0]
+    assert await far.fetch_output("worker:0") == told[0]
     assert len(scheduler.asked) == 2
 
 
@@ -106,7 +106,7 @@ async def test_a_page_does_not_wait_for_slow_output(
 
     monkeypatch.setattr(scheduler, "fetch_logs", slow)
     far = RemoteJobFiles(home, folder)
-    assert "reload in a moment" in await far.bring("worker:0")
+    assert "reload in a moment" in await far.fetch_output("worker:0")
     go.set()
     await wait_until(lambda: read(folder, OUT) == b"late")
 
@@ -127,8 +127,8 @@ async def test_a_page_does_not_wait_for_a_slow_store(
 
     far = RemoteJobFiles(home, folder, first=hangs)
     async with asyncio.timeout(60):
-        assert "reload in a moment" in await far.bring("worker:0")
-        assert "reload in a moment" in await far.bring("worker:0")
+        assert "reload in a moment" in await far.fetch_output("worker:0")
+        assert "reload in a moment" in await far.fetch_output("worker:0")
         assert scheduler.asked == []
         go.set()
         await came.wait()
@@ -137,12 +137,12 @@ async def test_a_page_does_not_wait_for_a_slow_store(
         raise StorageError("the store\nrefuses")
 
     monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 60.0)
-    assert await RemoteJobFiles(home, folder, first=refuses).bring("worker:0") == "the store refuses"
+    assert await RemoteJobFiles(home, folder, first=refuses).fetch_output("worker:0") == "the store refuses"
 
     async def fails(task: str) -> None:
         raise KeyError("a bug of ours")
 
-    assert "could not be fetched" in await RemoteJobFiles(home, folder, first=fails).bring("worker:0")
+    assert "could not be fetched" in await RemoteJobFiles(home, folder, first=fails).fetch_output("worker:0")
 
 
 async def test_output_of_a_running_job(home: Home, remote_job: RemoteJob) -> None:
@@ -150,10 +150,10 @@ async def test_output_of_a_running_job(home: Home, remote_job: RemoteJob) -> Non
     far = RemoteJobFiles(home, folder)
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say(OUT, b"one ")
-        assert await far.bring("worker:0") == ""
+        assert await far.fetch_output("worker:0") == ""
         assert read(folder, OUT) == b"one "
         master.say(OUT, b"two")
-        assert await far.bring("worker:0") == ""
+        assert await far.fetch_output("worker:0") == ""
         assert read(folder, OUT) == b"one two"
 
 
@@ -167,18 +167,18 @@ async def test_a_copy_of_another_users_job(home: Home, remote_job: RemoteJob, mo
     async def fail_to_find_owner() -> str:
         raise StorageError("the owner is unknown")
 
-    assert "the job is running" in await RemoteJobFiles(home, folder, eve).bring("worker:0")
+    assert "the job is running" in await RemoteJobFiles(home, folder, eve).fetch_output("worker:0")
     assert scheduler.asked == []
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
-    assert await RemoteJobFiles(home, folder, fail_to_find_owner).bring("worker:0") == "the owner is unknown"
+    assert await RemoteJobFiles(home, folder, fail_to_find_owner).fetch_output("worker:0") == "the owner is unknown"
     assert scheduler.asked == []
     scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
     monkeypatch.setattr(scheduler_logs, "_MAX_FOREIGN_FILE_BYTES", 4)
-    assert await RemoteJobFiles(home, folder, eve).bring("worker:0") == ""
+    assert await RemoteJobFiles(home, folder, eve).fetch_output("worker:0") == ""
     assert scheduler.owners == ["eve"]
     scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")
-    assert "worker-1.s1.t1.out is longer than" in await RemoteJobFiles(home, folder, eve).bring("worker:1")
+    assert "worker-1.s1.t1.out is longer than" in await RemoteJobFiles(home, folder, eve).fetch_output("worker:1")
     assert read(folder, "worker-1.s1.t1.out") == b""
 
 
@@ -187,12 +187,12 @@ async def test_output_that_needs_no_fetch(home: Home, remote_job: RemoteJob) -> 
     directory is reported."""
     folder, record, scheduler = remote_job
     write_json(folder.job, to_plain(replace(record, tony_version=LINKEDIN_TONY)))
-    assert "yarn logs -applicationId" in await RemoteJobFiles(home, folder).bring("worker:0")
+    assert "yarn logs -applicationId" in await RemoteJobFiles(home, folder).fetch_output("worker:0")
     write_json(folder.job, to_plain(replace(record, spec=replace(record.spec, scheduler="local"))))
-    assert await RemoteJobFiles(home, folder).bring("worker:0") == ""
+    assert await RemoteJobFiles(home, folder).fetch_output("worker:0") == ""
     assert await RemoteJobFiles(home, folder).find_links() == ()
     folder.job.write_text("{")
-    assert "job.json" in await RemoteJobFiles(home, folder).bring("worker:0")
+    assert "job.json" in await RemoteJobFiles(home, folder).fetch_output("worker:0")
     assert scheduler.asked == []
 
 

@@ -25,10 +25,10 @@ def record(tmp_path: Path) -> JobFolder:
     return ended(Home(tmp_path / "theirs"), JOBS[0])
 
 
-def bring(record: JobFolder, tmp_path: Path, store: LocalStore | None = None) -> JobFolder:
+def fetch(record: JobFolder, tmp_path: Path, store: LocalStore | None = None) -> JobFolder:
     brought, entry, store = RecordCache(tmp_path / "brought"), entry_of(record), store or store_of(record)
     folder = brought.find_folder(entry)
-    brought.bring(store, entry, folder)
+    brought.fetch(store, entry, folder)
     return folder
 
 
@@ -55,7 +55,7 @@ def test_a_long_event_log_is_refused_before_it_is_copied(record: JobFolder, tmp_
         with record.events(number).open("ab") as file:
             file.truncate(300 << 20)
     with pytest.raises(RecordError, match=r"1,200 MiB in 4 files\. .* 1,024 MiB in 1,000 files"):
-        bring(record, tmp_path)
+        fetch(record, tmp_path)
     assert allocated(tmp_path / "brought") == 0
 
 
@@ -67,7 +67,7 @@ def test_many_files_of_an_event_log_are_refused(
     for number in range(1, 4):
         record.events(number).touch()
     with pytest.raises(RecordError, match="in 3 files"):
-        bring(record, tmp_path)
+        fetch(record, tmp_path)
 
 
 def test_files_that_grow_after_they_were_listed_are_bounded(
@@ -84,7 +84,7 @@ def test_files_that_grow_after_they_were_listed_are_bounded(
     monkeypatch.setattr(module, "MAX_FOREIGN_LISTED_LOG_BYTES", 1500)
     for number in range(1, 5):
         record.events(number).write_bytes(b"x")
-    folder = bring(record, tmp_path, Growing(record.path.parent.parent))
+    folder = fetch(record, tmp_path, Growing(record.path.parent.parent))
     assert sum(path.stat().st_size for path in folder.path.glob("events.*")) == 1500
 
 
@@ -92,9 +92,9 @@ def test_removed_event_log_files_are_removed_from_the_cache(record: JobFolder, t
     """Otherwise a file that is renamed again and again fills the disk."""
     record.summary.unlink()
     record.events(1).write_bytes(b"x")
-    bring(record, tmp_path)
+    fetch(record, tmp_path)
     os.rename(record.events(1), record.events(7))
-    folder = bring(record, tmp_path)
+    folder = fetch(record, tmp_path)
     assert [path.name for path in folder.path.glob("events.*")] == ["events.7.jsonl"]
 
 
@@ -109,7 +109,7 @@ def test_logs_are_bounded(record: JobFolder, tmp_path: Path, monkeypatch: pytest
     brought, entry = RecordCache(tmp_path / "brought"), entry_of(record)
     folder = brought.find_folder(entry)
     for number in range(4):
-        brought.bring_logs(store_of(record), entry, folder, f"worker:{number}")
+        brought.fetch_logs(store_of(record), entry, folder, f"worker:{number}")
         assert sum(path.stat().st_size for path in folder.logs.glob(f"worker-{number}.*")) == 1000
         assert allocated(folder.logs) <= 2500
 
@@ -122,4 +122,4 @@ def test_an_unreadable_folder_of_logs(record: JobFolder, tmp_path: Path) -> None
             return super().list(path)
 
     record.logs.mkdir(exist_ok=True)
-    assert bring(record, tmp_path, Refusing(record.path.parent.parent)).summary.exists()
+    assert fetch(record, tmp_path, Refusing(record.path.parent.parent)).summary.exists()

@@ -338,7 +338,7 @@ class DirectoryJobView(JobView):
 
     def task_logs(self, task: str) -> TaskLogs:
         """Return the output of one task by offset."""
-        fetch = None if self._remote is None else partial(self._remote.bring, task)
+        fetch = None if self._remote is None else partial(self._remote.fetch_output, task)
         return TaskLogs(self._store, join_path(self._path, "logs"), task, lane=self._lane, fetch=fetch)
 
     async def links(self) -> Sequence[WebLink]:

@@ -333,7 +333,9 @@ async def fetch_logs(
             yield logs
 
 
-async def bring(home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]) -> None:
+async def fetch_current_output(
+    home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]
+) -> None:
     """Fetch the output printed so far; do nothing if it is local.
 
     Raises:

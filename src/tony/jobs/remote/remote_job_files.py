@@ -74,7 +74,7 @@ class RemoteJobFiles:
         self._events = SharedFetch()
         self._slots = slots or create_fetch_slots()
 
-    async def bring(self, task: str) -> str:
+    async def fetch_output(self, task: str) -> str:
         """Fetch the output of a task so far.
 
         Returns:
@@ -115,7 +115,7 @@ class RemoteJobFiles:
         selection = Selection(tasks=frozenset({task}))
         async with self._slots.take():
             if self._owner is None:
-                await log_fetcher.bring(self._home, record, selection, note)
+                await log_fetcher.fetch_current_output(self._home, record, selection, note)
             elif not ended:
                 note("the job is running: its output is shown by its own pages, and to its owner by `tony logs`")
             else:

@@ -67,7 +67,7 @@ class RecordCache:
         place = hashlib.sha256(repr((entry.place, *identity)).encode()).hexdigest()[:12]
         return JobFolder(self._folder / place / "jobs" / entry.head.job)
 
-    def bring(self, store: FileStore, entry: IndexEntry, folder: JobFolder, *, logs: bool = True) -> None:
+    def fetch(self, store: FileStore, entry: IndexEntry, folder: JobFolder, *, logs: bool = True) -> None:
         """Update a copy. The summary is written last, so that everything else is there when it appears. Blocks.
 
         Args:
@@ -124,7 +124,7 @@ class RecordCache:
             with limit_decoding(summary):
                 write_json(folder.summary, _relocate_summary(folder, summary))
 
-    def bring_logs(self, store: FileStore, entry: IndexEntry, folder: JobFolder, task: str) -> None:
+    def fetch_logs(self, store: FileStore, entry: IndexEntry, folder: JobFolder, task: str) -> None:
         """Copy the logs of one task. Blocks.
 
         Raises:

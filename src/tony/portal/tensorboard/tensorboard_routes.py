@@ -153,14 +153,14 @@ class TensorBoardRoutes:
         jobs = _parse_jobs(request)
         ones = await self._find_jobs(user, jobs)
 
-        def bring(folder: Path) -> None:
+        def fetch_files(folder: Path) -> None:
             with self._find(ones) as found:
                 if not any(file_set.files for file_set in found.values()):
                     raise UserError("no event files were found; the job's TensorBoard page lists the places searched")
                 gather(found, folder)
 
         try:
-            await self.boards.open(jobs, bring)
+            await self.boards.open(jobs, fetch_files)
         except (TensorBoardMissingError, InfraError) as error:
             raise ApiError(503, "no-tensorboard", str(error)) from error
         return JSONResponse({"jobs": list(jobs), "open": "board/"})
