@@ -140,7 +140,7 @@ class Notifications:
             self._waiting.popleft()
 
     async def _send(self, each: _Notification) -> None:
-        from tony.am.http_post import WebhookRejectedError, post
+        from tony.am.http_post import WebhookRejectedError, post  # late: most jobs have no webhook
 
         assert self._target is not None
         for tries, pause in enumerate(BACKOFF, start=1):

@@ -270,7 +270,7 @@ def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:
 def _translate_legacy_job(
     flags: Flags | None, job_file: str | os.PathLike[str] | None, environ: Mapping[str, str], cwd: Path
 ) -> tuple[DraftJob, bool]:
-    from tony.config.legacy.flags import Flags
+    from tony.config.legacy.flags import Flags  # late: few jobs use settings of LinkedIn TonY
     from tony.config.legacy.translate import translate
 
     flags = flags or Flags()

@@ -53,7 +53,7 @@ async def connect(
     where = parse(address)
     tls: TlsPipe | None = None
     if not isinstance(where, UnixAddress):
-        from tony.rpc.tls_pipe import TlsPipe, create_client_context
+        from tony.rpc.tls_pipe import TlsPipe, create_client_context  # late: it loads OpenSSL, Unix sockets need none
 
         tls = TlsPipe(create_client_context(credentials), listens=False, partner=kind.partner_name)
     side = _ConnectingSide(address, kind, encode_hello(kind, credentials.token))

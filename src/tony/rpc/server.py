@@ -151,6 +151,7 @@ class RpcServer:
             listener = listen_unix(where.path)
             self._files.append((where.path, os.lstat(where.path).st_ino))
         else:
+            # late: it loads OpenSSL, which Unix sockets do not need
             from tony.rpc.tls_pipe import build_handshake_tag, create_server_context
 
             context = create_server_context(self._credentials)
@@ -257,7 +258,7 @@ class _ListeningSide(ConnectionSide):
     def _create_connection(self, context: ssl.SSLContext | None) -> RpcConnection:
         if context is None:
             return RpcConnection(self, self._buffer, PeerKind.EXECUTOR, None)
-        from tony.rpc.tls_pipe import TlsPipe
+        from tony.rpc.tls_pipe import TlsPipe  # late: as above
 
         return RpcConnection(self, self._buffer, PeerKind.EXECUTOR, TlsPipe(context, listens=True))
 

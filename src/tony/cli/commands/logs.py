@@ -98,7 +98,7 @@ def _print_ended(
 async def _print(
     view: JobView, words: Sequence[str], selection: Selection, tail: int | None, *, following: bool, as_json: bool
 ) -> None:
-    from tony.jobs.directory.view import DirectoryJobView
+    from tony.jobs.directory.view import DirectoryJobView  # late: it loads asyncio
 
     every = await view.task_ids()
     selection = replace(selection, tasks=select_named_tasks(view.id, every, words))
@@ -125,7 +125,7 @@ async def _print(
 async def _follow(
     view: DirectoryJobView, viewer: _OutputViewer, selection: Selection, tail: int | None, *, live: bool
 ) -> None:
-    from tony.jobs.job_follower import follow
+    from tony.jobs.job_follower import follow  # late: only with --follow
 
     report = await follow(view.home, view.id, viewer, selection, tail, live=live)
     warn((format_report(report) or [format_outcome(report)])[0])

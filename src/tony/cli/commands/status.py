@@ -76,7 +76,7 @@ def _read_progress(home: Home, report: JobReport) -> JobProgress | None:
     """Return the progress of a running job; None if it is unknown."""
     if report.state.ended or not report.session:
         return None
-    import asyncio
+    import asyncio  # late: not needed for jobs that have ended
 
     from tony.jobs.job_metrics import find_job_progress, read_progress
 
@@ -96,7 +96,7 @@ def _fetch_progress(portal_client: PortalClient, report: JobReport) -> JobProgre
 
 def _fetch_restart_events(portal_client: PortalClient, report: JobReport) -> EventSource:
     """Fetch the events about restarts from a portal; without a request for a job that had none."""
-    from tony.history.event_queries import TELLING
+    from tony.history.event_queries import TELLING  # late: it loads the event log
 
     if report.session > 1 or report.restarts is not None:
         with contextlib.suppress(InfraError):
@@ -114,7 +114,7 @@ def _show(
         alone = find_lone_restarts(events, report)
     sentence = ""
     if progress is not None:
-        from tony.cli.text.metric_values import format_progress
+        from tony.cli.text.metric_values import format_progress  # late: only running jobs have progress
 
         sentence = format_progress(progress)
     say_all(format_status(report, find_columns(), find_further_sessions(events, report), alone, sentence))
@@ -122,7 +122,7 @@ def _show(
 
 def _show_last_known(home: Home, name: str, error: ConnectionFailedError, *, shown: bool) -> ConnectionFailedError:
     """Show the last known status of a job whose AM does not answer; return the error with what to do."""
-    import asyncio
+    import asyncio  # late: only if an AM does not answer
 
     from tony.jobs.status.job_status import add_stop_hint, load_last_known_report
 
@@ -133,7 +133,7 @@ def _show_last_known(home: Home, name: str, error: ConnectionFailedError, *, sho
 
 def _fetch_session_reasons(home: Home, name: str, report: JobReport) -> None:
     """Fetch the event log of a remote job, which has the reasons of its sessions; best effort if the job has ended."""
-    import asyncio
+    import asyncio  # late: only after a restart
 
     from tony.jobs.status.remote_job_sync import load_session_reasons
 

@@ -1,7 +1,4 @@
-"""Detects archive formats by content; file names are not trusted.
-
-Compression modules are loaded when needed: most jobs are submitted without an archive.
-"""
+"""Detects archive formats by content; file names are not trusted."""
 
 from __future__ import annotations
 
@@ -46,11 +43,11 @@ def open_expanded(file: IO[bytes], kind: Format) -> IO[bytes]:
     if kind is Format.TAR_GZ:
         return cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="rb"))
     if kind is Format.TAR_BZ2:
-        import bz2
+        import bz2  # late: most jobs have no archive
 
         return bz2.BZ2File(file)
     if kind is Format.TAR_XZ:
-        import lzma
+        import lzma  # late: most jobs have no archive
 
         return lzma.LZMAFile(file)
     return file
@@ -86,7 +83,7 @@ def find_unsupported(path: Path) -> str | None:
 
 
 def _holds_tar(path: Path, kind: Format) -> bool:
-    import lzma
+    import lzma  # late: most jobs have no archive
 
     try:
         with path.open("rb") as file:
@@ -100,7 +97,7 @@ def _holds_tar(path: Path, kind: Format) -> bool:
 def _begins_tar(head: bytes) -> bool:
     if head[_TAR_MAGIC] == b"ustar" or head == bytes(_TAR_RECORD):  # the latter is an empty tar
         return True
-    import tarfile
+    import tarfile  # late: it loads every compression module
 
     try:  # a tar from before 1988 has no magic word, but a checksum
         tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
