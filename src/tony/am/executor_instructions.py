@@ -1,4 +1,4 @@
-"""What executors are told of their tasks: the AM's part of a launch context, and the commands that start programs."""
+"""Builds what the AM sends to executors: its part of a launch context, and the commands that start programs."""
 
 from __future__ import annotations
 

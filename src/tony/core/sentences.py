@@ -47,7 +47,7 @@ from tony.units import format_duration, format_first
 
 #: The cause of an external stop until the scheduler reports it.
 _UNKNOWN_STOP = "its executor received a stop signal that the AM did not send"
-#: The host of every task of a local job; naming it tells nothing.
+#: The host of every task of a local job; messages leave it out.
 _LOCAL_HOST = "127.0.0.1"
 
 

@@ -96,7 +96,7 @@ class RemoteError(HadoopError):
 
     Attributes:
         class_name: of the Java exception, in full; empty if the daemon named none.
-        remote_message: what it said, without the stack trace.
+        remote_message: its message, without the stack trace.
         fatal: whether the daemon closed the connection over it.
     """
 
@@ -132,7 +132,7 @@ class AccessControlError(RemoteError):
 
 
 class AuthorizationError(RemoteError):
-    """This user may not speak this protocol, or may not act for that user."""
+    """The user may not use the protocol, or may not impersonate the other user."""
 
 
 class InvalidTokenError(RemoteError):
@@ -150,7 +150,7 @@ class NoSuchMethodError(RemoteError):
 
 
 class NoSuchProtocolError(RemoteError):
-    """The daemon does not speak the protocol."""
+    """The daemon does not serve the protocol."""
 
     advice = "The address belongs to another kind of daemon, or to another port of it; look at it in the settings."
 
@@ -172,7 +172,7 @@ class ApplicationMasterNotRegisteredError(YarnError):
 
 
 class InvalidApplicationMasterRequestError(YarnError):
-    """Registered twice, or out of turn."""
+    """The AM registered twice, or its heartbeats are out of sequence."""
 
 
 class InvalidResourceRequestError(YarnError):
@@ -192,7 +192,7 @@ class FileMissingError(FileSystemError):
 
 
 class FileExistsAlreadyError(FileSystemError):
-    """There is such a file already."""
+    """A file or folder of this name exists already."""
 
 
 class QuotaExceededError(FileSystemError):

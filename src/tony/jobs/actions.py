@@ -72,7 +72,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
                 await send_command(folder, KillJob(actor=actor, now=now))
             return report
         except ConnectionFailedError as error:
-            # It may be starting, or have just ended, or be ending: then the next poll tells.
+            # The AM may be starting or ending, or have ended: the next poll finds out.
             hangs = not error.no_listener and (
                 broken or clock.monotonic() - started_at > job_status.PROMPT_FAILURE_SECONDS
             )

@@ -317,7 +317,7 @@ class _ListeningSide(ConnectionSide):
         text = f"no complete hello within {self._limits.timeout_seconds:g} s"
         connection.abort(ProtocolError(Code.TIMEOUT, text))
 
-    def _forget_stranger(self, connection: RpcConnection) -> None:
+    def _forget_unauthenticated(self, connection: RpcConnection) -> None:
         timer = self._unauthenticated.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -338,7 +338,7 @@ class _ListeningSide(ConnectionSide):
         return encode_answer(Code(error.code))
 
     def on_open(self, connection: RpcConnection) -> None:
-        self._forget_stranger(connection)
+        self._forget_unauthenticated(connection)
         self._open.add(connection)
         self._handler.on_connected(connection)
 
@@ -357,7 +357,7 @@ class _ListeningSide(ConnectionSide):
             self._log_limited(code, f"refused {connection.peer}: {error} ({code})")
 
     def on_closed(self, connection: RpcConnection, was: Phase) -> None:
-        self._forget_stranger(connection)
+        self._forget_unauthenticated(connection)
         if connection in self._open:
             self._open.remove(connection)
             orderly = "closed by the other side" if connection.closed_by_peer else "closed by this side"

@@ -114,7 +114,7 @@ class ContainerAllocator(ABC):
     capabilities: Capabilities
     #: Seconds that a user program outlives its connection to the AM unless the job sets `orphan_grace`.
     lease: float = 600.0
-    #: Seconds for which the previous AM attempt may still believe that it is current after this one has started.
+    #: Seconds for which the previous AM attempt may still take itself for the current one after this one has started.
     overlap: float = 0.0
     #: This AM attempt as the scheduler counts them; None: count the event logs.
     attempt: int | None = None

@@ -164,7 +164,7 @@ class StatusChanges:
 
 
 def _format_stop(report: JobReport, failure: Failure) -> list[str]:
-    """Return why tasks are stopped, unless a task's own line said it; nothing if none has to be stopped."""
+    """Return why tasks are stopped, unless a task's own line has the reason; nothing if none has to be stopped."""
     if not any(task.state is TaskState.STOPPING for task in report.tasks):
         return []
     has_line = any(task.id == failure.task and task.state in _FAILED_STATES for task in report.tasks)

@@ -48,7 +48,7 @@ def on_started(ctx: StepContext, event: ev.AttemptStarted) -> None:
 
 
 def _stretch_leases(ctx: StepContext) -> None:
-    """Extend leases by the time without an AM, which only the clocks of two machines can tell, and these may differ."""
+    """Extend leases by the time without an AM. It is computed from the clocks of two machines, which may differ."""
     timers = ctx.state.timers
     away = max(0.0, ctx.now - ctx.state.latest)
     for deadline, due in list(timers.all.items()):

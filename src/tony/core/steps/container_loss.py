@@ -1,4 +1,4 @@
-"""Containers and executors that end or fall silent.
+"""Containers and executors that end or stop responding.
 
 On a node that the cluster has given up, the end of a container is not confirmed, and its program may keep running. It
 counts as running until it reports its end, that end is proved, or its executor must have stopped it: an executor

@@ -1,5 +1,5 @@
 """A task ended: it restarts alone, as its next task attempt in the same session (`restart = "task"`), while the others
-run on; or its container, its role, its session and its job feel the consequences.
+run on; or its container is released, and its role, session and job react.
 """
 
 from __future__ import annotations

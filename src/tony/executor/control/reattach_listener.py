@@ -68,7 +68,7 @@ class ReattachListener:
     # --- callbacks of the server ----------------------------------------------------------------------------------
 
     def on_connected(self, connection: RpcConnection) -> None:
-        """Do nothing: an application master has authenticated, and speaks first."""
+        """Do nothing: an AM has authenticated, and sends the first message."""
 
     def on_message(self, connection: RpcConnection, message: Message) -> None:
         """Answer a reattach request; one per connection."""
@@ -85,7 +85,7 @@ class ReattachListener:
 
 
 def is_valid(summon: Summon) -> bool:
-    """Return True if a reattach request is valid: an AM attempt from 1 on and an address that speaks TLS."""
+    """Return True if a reattach request is valid: an AM attempt from 1 on and a TLS address."""
     return is_callable(summon.address) and 1 <= summon.attempt <= _MAX_AM_ATTEMPTS
 
 

@@ -209,7 +209,7 @@ class RendezvousService:
 
 
 async def _answer(writer: asyncio.StreamWriter, status: bytes, body: bytes = b"") -> None:
-    # In this very spelling: Horovod's client looks for no other, and would wait for the connection's end instead.
+    # Spelled exactly so: Horovod's client looks for no other header, and would wait for the connection's end.
     writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
     async with asyncio.timeout(_IO_TIMEOUT_SECONDS):
         await writer.drain()

@@ -270,7 +270,7 @@ class Stream:
         return found[-1].decode(errors="replace")[:LAST_LINE] if found else ""
 
     def forward(self, pipe: Pipe, data: bytes) -> None:
-        """Take output of one process."""
+        """Log output of one process, and keep its end for the reports of a failure."""
         if pipe.label and data:
             data = self._add_labels(pipe, data)
         self.writer.put(partial(self.file.write, data), len(data))

@@ -80,7 +80,7 @@ def split_url(url: str) -> tuple[HttpOrigin, str]:
 
 
 class HttpResponse:
-    """An answer whose head has come; its body is read once, by `body` or by `read` and `close`."""
+    """A response whose head was received; its body is read once, by `read_body` or by `read` and `close`."""
 
     def __init__(self, pool: HttpPool, origin: HttpOrigin, link: http.client.HTTPConnection) -> None:
         self._pool = pool
@@ -99,8 +99,8 @@ class HttpResponse:
         """Return at most `size` bytes; empty at the end.
 
         Raises:
-            ConnectionLostError: it ended before its promised length.
-            CallTimeoutError: nothing came.
+            ConnectionLostError: it ended before its announced length.
+            CallTimeoutError: no data arrived in time.
         """
         if size <= 0 or self._response.length == 0:
             return b""
@@ -118,11 +118,11 @@ class HttpResponse:
         return data
 
     def read_body(self) -> bytes:
-        """Return all of it; the connection is kept if the other side keeps it.
+        """Return the whole body; the connection is kept if the server keeps it.
 
         Raises:
-            IpcProtocolError: too long to be what it should be.
-            ConnectionLostError, CallTimeoutError: as above.
+            IpcProtocolError: more than `MAX_RESPONSE_BYTES`.
+            ConnectionLostError, CallTimeoutError: see `read`.
         """
         parts = []
         left = MAX_RESPONSE_BYTES
@@ -136,7 +136,7 @@ class HttpResponse:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Keep the connection if all was read, ends it otherwise. Harmless when called again."""
+        """Keep the connection for further requests if the body was read, else close it. May be called twice."""
         if self._closed:
             return
         self._closed = True

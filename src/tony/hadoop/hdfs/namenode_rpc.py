@@ -91,7 +91,7 @@ class NameNode:
             renewer: principal that may renew it; for jobs that of the ResourceManager.
 
         Returns:
-            None if this cluster gives none out: it wants no proofs.
+            None if the cluster issues none, as it requires no authentication.
         """
         answer = await self._proxy.call(GET_DELEGATION_TOKEN, GetDelegationTokenRequest(renewer=renewer))
         if answer.token is None or not answer.token.identifier:

@@ -54,7 +54,7 @@ Hosts = list[str]
 
 #: HttpFS sends a request that has no data to itself, WebHDFS to a DataNode; gateways add one more.
 _MAX_REDIRECTS = 3
-#: DataNodes tried for one file, if they refuse connections: the NameNode believes in a dead one for ten minutes.
+#: DataNodes tried for one file, if they refuse connections: the NameNode names a dead one for ten minutes.
 _MAX_DATANODES = 4
 #: Default of the maximum number of names in a folder.
 MAX_NAMES = 100_000
@@ -71,7 +71,7 @@ class WebOptions:
 
     Attributes:
         http: time-outs of a connection.
-        timeout: seconds to look for an active NameNode, of several, or to wait for one that says "later". A single
+        timeout: seconds to look for an active NameNode, of several, or to wait for one that asks to retry. A single
             NameNode that refuses connections is an error at once.
         hangs: seconds of silence after which another NameNode is tried, if there are several.
     """
@@ -85,8 +85,8 @@ class WebHdfs:
     """A client of one file system.
 
     Args:
-        namenodes: base URLs, `http://host:9870`, in any order; `https` where the cluster's policy says so; an HttpFS,
-            or a gateway with a path before `/webhdfs`, is welcome.
+        namenodes: base URLs, `http://host:9870`, in any order; `https` where the cluster's policy says so; an HttpFS
+            server, or a gateway with a path before `/webhdfs`, works too.
         login: identity, or a function that returns it.
         options: timeouts.
         known_as: name of the file system and where that comes from, for the error that no NameNode answers.
@@ -114,7 +114,7 @@ class WebHdfs:
         self._active = _answered.get(self._namenodes, 0)
         self._timeout = min(self._options.http.timeout, self._options.hangs if len(namenodes) > 1 else math.inf)
 
-    # What is in the NameNode alone
+    # Metadata
 
     def get_status(self, path: str) -> FileStatus:
         """Return the status of a file or folder.
@@ -153,42 +153,38 @@ class WebHdfs:
         return tuple(found)
 
     def make_directories(self, path: str, permission: int | None = None) -> None:
-        """Makes a folder and those above it; fine if it is there.
+        """Create a folder and its parents; do nothing if it exists.
 
         Args:
-            permission: bits of every new folder, less the server's umask; None for its default, 0o755.
+            permission: mode bits of every new folder, before the server's umask; None for its default, 0o755.
 
         Raises:
-            FileExistsAlreadyError: there is a file in the way.
+            FileExistsAlreadyError: a file of that name exists.
         """
         bits = {} if permission is None else {"permission": f"{permission:o}"}
         if require_field(self._request_metadata("PUT", path, "MKDIRS", bits), "boolean", path) is not True:
             raise IpcProtocolError(f"{path}: the NameNode did not create the folder and gave no reason")
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Moves a file or folder; all at once, or not at all.
+        """Move a file or folder atomically.
 
         Args:
             source: what to move.
-            target: its new path; its parent must be there.
-            overwrite: replace a file (or an empty folder) that is there.
+            target: its new path; its parent must exist.
+            overwrite: replace a file, or an empty folder, at the target.
 
         Raises:
-            FileMissingError: no such source, or the target has no parent.
-            FileExistsAlreadyError: there is a target.
+            FileMissingError: the source, or the parent of the target, does not exist.
+            FileExistsAlreadyError: the target exists.
         """
         options = {"renameoptions": "OVERWRITE" if overwrite else "NONE"}
         self._request_metadata("PUT", source, "RENAME", {"destination": check_path(target), **options}, repeat=False)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Removes a file or folder.
+        """Remove a file or folder; return True if it existed.
 
         Args:
-            path: what to remove.
-            recursive: also a folder that is not empty.
-
-        Returns:
-            Whether there was any.
+            recursive: also remove a folder that is not empty.
         """
         answer = self._request_metadata("DELETE", path, "DELETE", {"recursive": str(recursive).lower()}, repeat=False)
         return require_field(answer, "boolean", path) is True
@@ -204,7 +200,7 @@ class WebHdfs:
             "PUT", path, "SETTIMES", {key: str(-1 if ms is None else ms) for key, ms in times.items()}
         )
 
-    # Room
+    # Space
 
     def get_usage(self, path: str) -> SpaceUsage:
         """Return the usage and quotas of a folder.
@@ -233,11 +229,11 @@ class WebHdfs:
 
         Args:
             content: its bytes; those of a file are sent in pieces.
-            permission: bits, less the server's umask; None for its default, 0o644.
-            overwrite: replace one that is there.
+            permission: mode bits, before the server's umask; None for its default, 0o644.
+            overwrite: replace an existing file.
 
         Raises:
-            FileExistsAlreadyError: there is one, and it shall not be overwritten.
+            FileExistsAlreadyError: the file exists, and `overwrite` is False.
             QuotaExceededError, NoSpaceError, SafeModeError: the file system is full, or takes no changes.
             ConnectionLostError, CallTimeoutError: the outcome is unknown; the file may exist, even in part.
         """
@@ -269,12 +265,12 @@ class WebHdfs:
         return Download(lambda at, left, excluded: self._open(path, at, left, excluded), offset, length)
 
     def read(self, path: str, offset: int = 0, length: int | None = None, *, most: int = 64 * 2**20) -> bytes:
-        """Reads a small file, or a part of one, at once.
+        """Return the content of a small file, or a part of it.
 
         Args:
             offset: of the first byte.
             length: maximum number of bytes; None for all.
-            most: the file shall not be larger than this: it would fill memory.
+            most: maximum number of bytes, so that a large file does not fill memory.
 
         Raises:
             FileMissingError: there is none.
@@ -359,7 +355,7 @@ class WebHdfs:
     def _ask_place(
         self, method: str, path: str, operation: str, query: dict[str, str], excluded: Hosts
     ) -> Place | HttpResponse:
-        """Return where the active NameNode wants the bytes sent or read; or (HttpFS) the answer itself."""
+        """Return the URL to which the active NameNode redirects the request, or (HttpFS) the response itself."""
         every = {**query, "excludedatanodes": ",".join(excluded)} if excluded else query
         return self._retry_login(
             lambda base: self._request(
@@ -419,9 +415,10 @@ class WebHdfs:
             return self._on_active(ask, repeat=repeat)
 
     def _on_active(self, ask: Callable[[Place], _Result], *, repeat: bool = True) -> _Result:
-        """Asks the NameNode that was active last, and the others when it no longer is, round after round.
+        """Send a request to the NameNode that was active last, then to the others in turn, until one accepts it.
 
-        `repeat`: whether a request that may have been carried out may be sent again.
+        Args:
+            repeat: a request that may have been carried out may be sent again.
         """
         deadline = time.monotonic() + self._options.timeout
         pauses = iter(_BACKOFF)

@@ -79,7 +79,7 @@ class WebLogin:
     """The identity for requests.
 
     Attributes:
-        user: the name, which a cluster without security believes; not sent with a token.
+        user: the name, which a cluster without security does not verify; not sent with a token.
         token: a delegation token as URL-safe text, which identifies the user. Secret.
         act_for: another user to act for, if the cluster allows `user` to.
     """

@@ -56,7 +56,7 @@ async def connect(
     With SIMPLE the daemon is not asked anything before the first call, so a refusal shows there.
 
     Args:
-        protocol: what is spoken first; a daemon may know several, and each call names its own.
+        protocol: of the connection context; a daemon may serve several, and each call names its own.
 
     Raises:
         ConnectError: connection refused, unknown host, or no response in time.
@@ -359,7 +359,7 @@ class IpcConnection(asyncio.Protocol):
         if self._error is None:
             self._error = error
         if answer is not None:
-            # One call may be named; the others share its fate.
+            # The answer may name a call, which fails with it; the others fail with the connection.
             waiting = self._pending.get(answer.header.call_id)
             if waiting is not None and not waiting.answer.done():
                 waiting.answer.set_exception(self._build_refusal(answer, waiting.method))

@@ -26,7 +26,7 @@ from tony.hadoop.sasl.digest_layers import Protection, SaslExchangeError, Securi
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState, Token
 
-if TYPE_CHECKING:  # ctypes is loaded only where Kerberos is spoken
+if TYPE_CHECKING:  # it loads ctypes, which only Kerberos needs
     from tony.hadoop.sasl.gssapi import GssapiClient
 
 #: Steps of the longest conversation that makes sense; Kerberos needs four.
@@ -49,14 +49,14 @@ class LoginIdentity:
     """The credentials of a connection: a token, the principal of the daemon (Kerberos), or only a user name (SIMPLE).
 
     Attributes:
-        user: for SIMPLE: the name. For Kerberos: the one to act for, None for oneself. For a token: the name to give
-            where `fallback_to_simple` comes true.
+        user: with SIMPLE, the user's name; with Kerberos, the user to impersonate, or None; with a token, the name for
+            a daemon that requires no authentication (`fallback_to_simple`).
         real_user: for SIMPLE: the authenticated user, if not `user` (impersonation must be allowed by the cluster).
-        token: proves who we are.
+        token: identifies the user.
         server_principal: principal that the daemon must have, `rm/_HOST@EXAMPLE.COM` (`_HOST`: the host connected to).
         server_pattern: a glob of further accepted principals (`...principal.pattern`).
         protections: SASL protection levels in order of preference; empty: the daemon's first offer.
-        fallback_to_simple: whether a daemon that wants no proof is believed
+        fallback_to_simple: accept a daemon that requires no authentication
             (`ipc.client.fallback-to-simple-auth-allowed`).
     """
 
@@ -70,7 +70,7 @@ class LoginIdentity:
 
     @property
     def method(self) -> LoginMethod:
-        """How the user is known. Without a principal any daemon would be believed: there is no such Kerberos login."""
+        """The authentication method. Kerberos needs a principal: without one any daemon would be accepted."""
         if self.token is not None:
             return LoginMethod.TOKEN
         return LoginMethod.KERBEROS if self.server_principal or self.server_pattern else LoginMethod.SIMPLE
@@ -98,15 +98,15 @@ class Negotiation:
         self.layer: SecurityLayer | None = None
 
     def begin(self) -> bytes:
-        """Query what the daemon takes."""
+        """Return the first message, which requests the daemon's authentication methods."""
         return build_sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
 
     def receive(self, message: RpcSasl) -> bytes:
-        """Return the answer to a step of the daemon's.
+        """Return the reply to a message of the daemon.
 
         Raises:
-            LoginError: no way that both sides have, or the other side is not who it must be.
-            IpcProtocolError: out of turn.
+            LoginError: no common authentication method, or the daemon is not the expected one.
+            IpcProtocolError: a message that is not expected at this point.
         """
         self._steps += 1
         try:
@@ -129,7 +129,7 @@ class Negotiation:
         return build_context_frame(protocol, login.user if login.method is LoginMethod.KERBEROS else None)
 
     def close(self) -> None:
-        """Return back what the Kerberos library holds; the layer is of no use after it."""
+        """Release what the Kerberos library holds; the layer cannot be used afterwards."""
         self._is_closed = True
         if self._gssapi is not None:
             self._gssapi.close()

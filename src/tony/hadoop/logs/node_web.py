@@ -104,7 +104,7 @@ class LogStream:
             size -= len(part)
 
     def close(self) -> None:
-        """End the request; harmless when called again."""
+        """End the request. May be called twice."""
         self._answer.close()
 
     def __enter__(self) -> Self:

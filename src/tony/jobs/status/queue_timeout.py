@@ -47,7 +47,7 @@ class QueueLimit:
         )
 
     async def end(self, report: JobReport) -> None:
-        """End the job and write its summary, unless its AM started at this moment; then the next poll tells.
+        """End the job and write its summary. Does nothing if its AM has just started, which the next poll reports.
 
         Args:
             report: its status.

@@ -87,7 +87,7 @@ def is_state_directory(store: FileStore, home: Home) -> bool:
 
 
 def _is_private(home: Home) -> bool:
-    """Return True if no other user can put anything into a state directory: else what lies there may be of any user."""
+    """Return True if only this user can write to a state directory: otherwise its content may be of any user."""
     for folder in (home.path, home.jobs):
         with contextlib.suppress(FileNotFoundError):
             status = folder.stat()

@@ -330,7 +330,7 @@ class Scanner:
         return IndexEntry(head=build_damaged_head(place, why), place=self.store.address, path=place.path)
 
     def _drop_better_known(self, batch: Sequence[IndexEntry]) -> list[IndexEntry]:
-        """Drop entries of jobs that another location knows better."""
+        """Drop entries of jobs that another location has, unless only this one has their end."""
         known = self._index.find_known(entry.head.job for entry in batch)
         kept = []
         for entry in batch:

@@ -1,7 +1,8 @@
 """Claims on a machine's memory and GPUs, and the policy that grants them. Pure.
 
-The rule: a claim is granted when it fits beside all granted claims *and* all older ones that still wait. So a grant
-never delays an older claim, and none starves; yet a job without GPUs need not wait behind one that waits for GPUs only.
+The rule: a claim is granted when it fits together with all granted claims *and* all older ones that still wait. So a
+grant never delays an older claim, and none starves; yet a job without GPUs need not wait behind one that waits for GPUs
+only.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def count_claims_ahead(claim: Claim, others: Iterable[Claim], machine: Machine) 
 
 
 def grow_claim(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine: Machine) -> Claim | None:
-    """Return a granted claim enlarged, if that fits beside all that others hold and wait for; else None.
+    """Return a granted claim enlarged, if that fits together with all that others hold and wait for; else None.
 
     Args:
         memory, gpus: its new size.

@@ -34,7 +34,7 @@ _RECHECK_SECONDS = (0.01, 0.1)
 #: Poll intervals in seconds with inotify working: of the first in the queue, and of those behind it.
 _POLL_SECONDS = 5.0
 _POLL_BEHIND_SECONDS = 30.0
-#: Seconds by which a claim decides after the one before it in the queue, when both are woken by the same release.
+#: Seconds by which a claim is decided after the one before it in the queue, when both are woken by the same release.
 _STAGGER_SECONDS = 0.02
 #: Between attempts to lock the ledger; decisions take milliseconds.
 _LOCK_BACKOFF = Backoff(first=0.001, most=0.1, jitter=0.5)

@@ -108,7 +108,7 @@ class ContainerRecovery:
         return found, tuple(self._ends.values())
 
     async def wait_settled(self) -> None:
-        """Wait until the fate of each container is known, or no more reports are expected."""
+        """Wait until each container is known to run or to have ended, or no more reports are expected."""
         loop = asyncio.get_running_loop()
         answers_before = self._master.answers
         while self._known and self._master.answers == answers_before:
