@@ -112,7 +112,7 @@ def build_context_frame(protocol: str, user: str | None = None, real_user: str |
     """Return the frame with the user of a connection's calls.
 
     Args:
-        user: for whom the calls are made; None if the authentication determines it.
+        user: of the calls; None if the authentication determines it.
         real_user: the authenticated user, if it differs.
     """
     context = IpcConnectionContext(user=UserInformation(effective_user=user, real_user=real_user), protocol=protocol)
