@@ -194,7 +194,7 @@ async def test_dropped(executed: bool) -> None:
 async def test_cut() -> None:
     async with daemon() as server:
         connection = await _to(server)
-        server.order(Cut(after=10))
+        server.order(Cut(after=5))
         with pytest.raises(ConnectionLostError, match="in the middle"):
             await connection.call(ECHO, Said())
         await connection.close()
