@@ -140,7 +140,8 @@ class Commands(CommandGroup):
         notes = [_JOB_HELP] if any(parameter.name == "job" for parameter in command.params) else []
         if others:
             notes.append(f"Also: {', '.join(others)}.")
-        command.epilog = "\n\n".join(notes)
+        if notes:
+            command.epilog = "\n\n".join(notes)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -153,6 +153,16 @@ async def test_after_the_end_hdfs_has_it(cluster: FakeCluster) -> None:
     assert len(cluster.reports) == 1
 
 
+async def test_an_application_that_ends_while_its_nodes_are_asked(cluster: FakeCluster, node: FakeNodeWeb) -> None:
+    """They forget its containers; HDFS has the output."""
+    cluster.ended(LogAggregationStatus.SUCCEEDED)
+    cluster.reports.insert(0, ApplicationReport(state=ApplicationState.RUNNING))
+    cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"all"}))]])}
+    shelf = Shelf()
+    await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, shelf)
+    assert shelf.got == {"a.out": b"all"}
+
+
 @pytest.mark.parametrize(
     ("state", "words"),
     [(LogAggregationStatus.FAILED, "is incomplete"), (LogAggregationStatus.RUNNING, "still running")],

@@ -84,8 +84,15 @@ class ContainerLogs:
                 "its logs are not shown"
             )
         if report is not None and report.state not in ENDED:
-            await self._from_nodes(containers, sink)
-            return
+            try:
+                await self._from_nodes(containers, sink)
+            except SchedulerError:
+                report = await self._report()
+                if report is not None and report.state not in ENDED:
+                    raise
+                # It has ended meanwhile, and its nodes forget its containers.
+            else:
+                return
         report = await self._wait_for_aggregation(report)
         user = (report.user if report else "") or self._owner or self._cluster.user
         try:
