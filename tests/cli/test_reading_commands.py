@@ -28,6 +28,7 @@ from tony.core import events as ev
 from tony.core.state_digest import MACHINE
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
+from tony.jobs.root_cause import ROOT_CAUSE_FIELDS
 from tony.jobs.status import remote_job_sync
 from tony.model.actor import Actor
 from tony.model.codec import from_plain
@@ -73,6 +74,8 @@ class TestStatus:
         assert answer.json["am"] is None
         fields = dict(answer.json)
         assert fields.pop("progress") is None
+        cause = {name: fields.pop(name) for name in ROOT_CAUSE_FIELDS}
+        assert (cause["class"], cause["root_task"]) == ("user-code", "worker:1")
         assert from_plain(JobReport, fields) == failed(*job)
 
     def test_of_a_living_job(self, tony: Tony, home: Home) -> None:

@@ -80,14 +80,14 @@ def test_the_budget_is_the_jobs() -> None:
     simulation.run()
     simulation.exit(task("worker:2"), FAILED)
     simulation.settle()
-    assert simulation.failure.verdict == "already restarted once (max_restarts = 1)"
+    assert simulation.failure.no_restart_reason == "already restarted once (max_restarts = 1)"
 
 
 def test_no_restart_is_considered_without_a_budget() -> None:
     simulation = started(job(max_restarts=0))
     simulation.exit(task("worker:1"), FAILED)
     simulation.settle()
-    assert simulation.failure.verdict == ""
+    assert simulation.failure.no_restart_reason == ""
 
 
 def test_a_task_unknown_to_its_peers_may_move() -> None:
@@ -205,7 +205,7 @@ def test_the_bad_luck_of_one_task_ends_as_well() -> None:
         simulation.lose(container, "preempted", silent=True, blameless=True)
         simulation.run()
     simulation.settle()
-    assert "10 restarts in a row" in simulation.failure.verdict
+    assert "10 restarts in a row" in simulation.failure.no_restart_reason
 
 
 # --- the gang ---------------------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_a_late_root_cause_may_rule_the_restart_out() -> None:
     simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=fatal, at=4.0))
     simulation.settle()
     assert (simulation.failure.task, simulation.failure.exit_code) == (task("worker:1"), 2)
-    assert "exit code 2 is not retried" in simulation.failure.verdict
+    assert "exit code 2 is not retried" in simulation.failure.no_restart_reason
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------------

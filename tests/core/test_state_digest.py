@@ -72,6 +72,7 @@ OTHER: dict[str, Any] = {
     "excluded": {"h"},
     "avoided": {"h"},
     "failures": [FAILURE],
+    "suspects": [FAILURE],
     "tolerated": [FAILURE],
     "exports": {"worker": {"RESULT": (0, "7")}},
     "final": Final(JobState.KILLED, None),

@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded, write_log
+from tony.diagnosis.failure_diagnosis import diagnose
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
-from tony.jobs.failure_text import build_error, find_hints, format_outcome, format_report
+from tony.jobs.failure_text import build_error, format_outcome, format_report
+from tony.jobs.root_cause import build_root_cause
+from tony.model.codec import to_plain
+from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
 from tony.model.failure import Failure, FailureCause, FailureClass
-from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.model.states import JobState
@@ -39,6 +42,7 @@ def test_a_program_that_failed(report: JobReport) -> None:
         f"  Full log: {report.folder}/logs/worker-1.s1.t1.err",
         "",
         "Next:",
+        f"  tony why {JOB}",
         f"  tony logs {JOB} worker:1",
         f"  tony status {JOB}",
     ]
@@ -57,7 +61,7 @@ def test_only_files_that_hold_something_are_named(home: Home) -> None:
 
 
 def test_the_reason_for_no_restart_is_given_if_one_was_considered(report: JobReport) -> None:
-    lines = format_report(of(report, verdict="already restarted once (max_restarts = 1)"))
+    lines = format_report(of(report, no_restart_reason="already restarted once (max_restarts = 1)"))
     assert lines[1] == "  Not restarted: already restarted once (max_restarts = 1)"
     assert not [line for line in format_report(report) if "Not restarted" in line]
 
@@ -105,6 +109,7 @@ def test_a_failure_of_no_task(report: JobReport) -> None:
         f"job {JOB} (digits) failed after 8 s: not every container was granted within 1 m 00 s (allocation_timeout)",
         "",
         "Next:",
+        f"  tony why {JOB}",
         f"  tony status {JOB}",
         f"  tony events {JOB}",
     ]
@@ -149,58 +154,38 @@ def test_a_job_that_the_master_refused(report: JobReport) -> None:
     assert (type(error), error and error.exit_code) == (UserError, 2)
 
 
-def test_a_known_error_has_a_hint_below_its_lines(report: JobReport) -> None:
-    """What to do, where the error's own text does not say it."""
-    tail = ("ValueError: Attempt to convert a value (PerReplica:{", "...", "  [0. 0. 0.]")
-    lines = format_report(of(report, tail=tail))
-    assert lines[lines.index("      [0. 0. 0.]") + 1].startswith("  Hint: model.fit of Keras 3 does not work under ")
+def diagnosed(report: JobReport, text: str, *, kind: FailureKind = FailureKind.USER_CODE) -> JobReport:
+    """The same job, of which a line of output was recognized."""
+    line = EvidenceLine(stream="err", number=7, text=text, ago=0.1, rule="python-module")
+    cause = LineMeaning.CAUSE
+    found = Diagnosis(kind=kind, meaning=cause, retry=False, advice="install the module", evidence=(line,))
+    return of(report, diagnosis=found)
 
 
-def _find(reason: str, *tail: str) -> list[str]:
-    return find_hints(
-        Failure(
-            failure_class=FailureClass.USER,
-            cause=FailureCause.PROGRAM,
-            reason=f"worker:0: {reason}",
-            session=1,
-            at=1.0,
-            tail=tail,
-        )
-    )
+def test_the_lines_that_prove_the_cause_replace_the_last_ones(report: JobReport) -> None:
+    lines = format_report(diagnosed(report, "ModuleNotFoundError: No module named 'trian'"))
+    assert lines[1:4] == [
+        "  Cause:",
+        "    worker-1.s1.t1.err:7: ModuleNotFoundError: No module named 'trian'",
+        "  What to do: install the module",
+    ]
+    assert not [line for line in lines if "Last lines" in line]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "ValueError: Attempt to convert a value (PerReplica:{",
-        "}) with an unsupported type (<class 'tensorflow.python.distribute.values.PerReplica'>) to a Tensor.",
-    ],
-)
-def test_keras_3_under_a_strategy(line: str) -> None:
-    (hint,) = _find("exit code 1", "...", line, "  [0. 0.]")
-    assert 'TF_USE_LEGACY_KERAS = "1"' in hint
+def test_the_verdict_is_one_record(report: JobReport) -> None:
+    root_cause = build_root_cause(diagnosed(report, "ModuleNotFoundError: No module named 'trian'"))
+    assert root_cause is not None
+    fields = to_plain(root_cause)
+    assert (fields["class"], fields["root_task"], fields["retry"]) == ("user-code", "worker:1", False)
+    assert [(line["file"], line["line"]) for line in fields["evidence"]] == [("worker-1.s1.t1.err", 7)]
 
 
-def test_a_program_out_of_memory() -> None:
-    """The page of a job shows the same hints."""
-    failure = Failure(
-        failure_class=FailureClass.USER,
-        cause=FailureCause.MEMORY,
-        reason="worker:0 ran out of memory (limit 1g)",
-        session=1,
-        at=1.0,
-        task=TaskId("worker", 0),
-    )
-    (hint,) = find_hints(failure)
-    assert "roles.worker.memory" in hint
+def test_a_kind_without_output_has_advice_too(report: JobReport) -> None:
+    root_cause = build_root_cause(of(report, cause="memory", diagnosis=diagnose(FailureCause.MEMORY, None)))
+    assert root_cause is not None
+    assert root_cause.class_ is FailureKind.MEMORY
+    assert "request more memory" in root_cause.advice
 
 
-def test_other_errors_have_none() -> None:
-    assert _find("exit code 1", "ValueError: no such column", "KeyError: 'PerReplica'") == []
-
-
-def test_a_program_that_is_not_there() -> None:
-    """The reason of a command that cannot be started, and the shell's last line."""
-    (hint,) = _find("command not found: pyhton (not on PATH)")
-    assert hint == "correct the command, or activate the environment that has it"
-    assert _find("exit code 127", "sh: 1: pyhton: not found") == [hint]
+def test_nothing_failed(home: Home) -> None:
+    assert build_root_cause(succeeded(*recorded(home))) is None

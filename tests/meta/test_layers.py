@@ -29,7 +29,8 @@ ARROWS: dict[str, set[str]] = {
     "hadoop": set(),
     "python_hooks": set(),
     "protocol": {"model"},
-    "core": {"model"},
+    "diagnosis": {"model"},
+    "core": {"diagnosis", "model"},
     "frameworks": {"model"},
     "rpc": {"linux", "protocol"},
     "mini": {"linux", "model"},
@@ -38,8 +39,8 @@ ARROWS: dict[str, set[str]] = {
     "schedulers": {"core", "hadoop", "linux", "model", "protocol", "rpc", "storage"},
     "testing": {"core", "model", "protocol", "schedulers"},
     "config": {"frameworks", "hadoop", "linux", "model", "schedulers"},
-    "executor": {"frameworks", "linux", "model", "protocol", "rpc", "schedulers", "storage"},
-    "am": {"config", "core", "frameworks", "history", "linux", "model", "protocol", "rpc", "schedulers"},
+    "executor": {"diagnosis", "frameworks", "linux", "model", "protocol", "rpc", "schedulers", "storage"},
+    "am": {"config", "core", "diagnosis", "frameworks", "history", "linux", "model", "protocol", "rpc", "schedulers"},
     "jobs": {"config", "core", "history", "linux", "model", "protocol", "rpc", "schedulers", "storage"},
     "advice": {"config", "core", "history", "jobs", "model"},
     "client": {
@@ -48,7 +49,20 @@ ARROWS: dict[str, set[str]] = {
     "web": {"advice", "config", "core", "history", "jobs", "linux", "model", "protocol"},
     "portal": {"config", "core", "history", "jobs", "linux", "model", "schedulers", "storage", "web"},
     "cli": {
-        *("advice", "client", "config", "core", "frameworks", "history", "jobs", "linux", "mini", "model", "portal"),
+        *(
+            "advice",
+            "client",
+            "config",
+            "core",
+            "diagnosis",
+            "frameworks",
+            "history",
+            "jobs",
+            "linux",
+            "mini",
+            "model",
+            "portal",
+        ),
         *("protocol", "schedulers", "storage"),
     },
 }
@@ -65,7 +79,7 @@ ONLY = {
 OUTSIDE = {"tests", "bench"}
 #: No I/O, no clock, no randomness where decisions are made.
 IMPURE = {"asyncio", "time", "random", "os", "socket", "subprocess", "threading", "logging", "pathlib", "secrets"}
-PURE_PACKAGES = ("core", "frameworks", "protocol")
+PURE_PACKAGES = ("core", "diagnosis", "frameworks", "protocol")
 #: Where plug-ins are looked up: the one place of a pure package that may.
 LOOKUPS = {"frameworks/registry.py"}
 SCHEDULERS = "|".join(list_built_in_names())

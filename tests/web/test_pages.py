@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.core.sentences import describe_failure
+from tony.diagnosis.failure_diagnosis import diagnose
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.failure import (
@@ -482,9 +483,9 @@ def test_a_failure_without_output_has_its_hint(tmp_path: Path) -> None:
     _fail(folder)
     report = _report(folder)
     assert report.failure is not None
-    failure = replace(report.failure, cause=FailureCause.MEMORY, tail=())
+    failure = replace(report.failure, diagnosis=diagnose(FailureCause.MEMORY, None), tail=())
     write_summary(folder, replace(report, failure=failure))
-    assert "roles.worker.memory" in fetch(_app(home), f"/job/{JOB}").text
+    assert "request more memory" in fetch(_app(home), f"/job/{JOB}").text
 
 
 def test_a_job_that_hangs_has_no_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.report_builder import Live
 from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
+from tony.diagnosis.output_scanner import MAX_EVIDENCE
 from tony.model.ids import TaskId
 from tony.model.program_exit import ExitStatus
 from tony.protocol.error_codes import Code
@@ -448,4 +449,5 @@ def _limit_status(status: ExitStatus) -> ExitStatus:
         signal=None if status.signal is None else status.signal[:_MAX_NAME],
         message=status.message[:_MAX_SENTENCE],
         tail=tuple(line[:_MAX_SENTENCE] for line in status.tail[-_MAX_LINES:]),
+        evidence=tuple(replace(line, text=line.text[:_MAX_SENTENCE]) for line in status.evidence[:MAX_EVIDENCE]),
     )

@@ -46,6 +46,7 @@ COMMAND_GROUPS = {
         "open": "Open a job's web page in a browser.",
     },
     "Diagnose": {
+        "why": "Show why a job failed, and what to do.",
         "stacks": "Show stack traces of running tasks.",
         "advise": "Recommend cheaper or safer settings for a job.",
         "compare": "Compare two jobs.",

@@ -30,6 +30,7 @@ class DeadlineKind(Enum):
     SHRINK_AFTER = "shrink-after"  #: the same in every later session
     GANG_SOON = "gang-soon"  #: a short wait for more containers when there are enough
     RESTART = "restart"  #: the back-off before the next session
+    ROOT_CAUSE = "root-cause"  #: a task fails for a reason of its own, after others did because of it
     STOP_LIMIT = "stop-limit"  #: programs that were stopped have ended
     FORCE_LIMIT = "force-limit"  #: containers that were killed have ended
 
@@ -67,6 +68,7 @@ SESSION_DEADLINES = frozenset(
         DeadlineKind.GANG_WAIT,
         DeadlineKind.SHRINK_AFTER,
         DeadlineKind.GANG_SOON,
+        DeadlineKind.ROOT_CAUSE,
     }
 )
 #: Deadlines for reports of executors: after a recovery these need time to reconnect.

@@ -10,6 +10,7 @@ from tony.core.deadline import DeadlineKind
 from tony.core.events import ClusterKill, ContainerEnded
 from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
+from tony.diagnosis.failure_diagnosis import diagnose
 from tony.model.actor import Actor
 from tony.model.failure import (
     AllocationFacts,
@@ -36,6 +37,9 @@ _CAUSES: Mapping[ExitReason, FailureCause] = {
     ExitReason.REFUSED: FailureCause.LIMIT,
 }
 
+#: Characters of the decisive line in a sentence.
+_MAX_REASON_CHARACTERS = 200
+
 
 def failure_from_exit(state: State, task: Task, status: ExitStatus, end: ContainerEnded | None = None) -> Failure:
     """Return the failure of a task whose program exited.
@@ -56,6 +60,21 @@ def failure_from_exit(state: State, task: Task, status: ExitStatus, end: Contain
     cause = _CAUSES.get(status.reason, FailureCause.PROGRAM)
     exit_facts = ExitFacts(exit_message=status.message)
     return failure_from_task(state, task, cause, kind, exit_facts, at, status=status, blameless=refused)
+
+
+def failure_from_early_error(state: State, task: Task, status: ExitStatus, at: float) -> Failure | None:
+    """Return the failure of a program that printed an error of its own before it was stopped; None if it did not.
+
+    Programs that hang after an error end only when they are stopped.
+
+    Args:
+        at: when it ended.
+    """
+    facts = ExitFacts(exit_message="an error, before it was stopped")
+    kind, cause = FailureClass.USER, FailureCause.PROGRAM
+    failure = failure_from_task(state, task, cause, kind, facts, at, status=status)
+    is_own = bool(status.evidence) and not failure.is_consequence
+    return failure if is_own and failure.error_at < task.since else None
 
 
 def failure_from_memory_limit(
@@ -89,11 +108,14 @@ def failure_from_task(
     """Return a failure of one task."""
     ran = task.session == state.session and task.session > 0
     exit_code, signal = (status.code, status.signal) if status else (None, None)
+    reason = describe_failure(cause, facts, task.id, task.host, exit_code, signal)
+    if cause is FailureCause.PROGRAM and status and status.evidence:
+        reason += f": {status.evidence[0].text[:_MAX_REASON_CHARACTERS]}"
     return Failure(
         failure_class=failure_class,
         cause=cause,
         facts=facts,
-        reason=describe_failure(cause, facts, task.id, task.host, exit_code, signal),
+        reason=reason,
         session=state.session,
         at=at,
         task=task.id,
@@ -103,6 +125,7 @@ def failure_from_task(
         tail=status.tail if status else (),
         log=f"logs/{LogName(*task.id, task.session, task.try_, ERR).file}" if ran else None,
         blameless=blameless,
+        diagnosis=diagnose(cause, status),
     )
 
 
@@ -159,4 +182,12 @@ def failure_from_job(
 ) -> Failure:
     """Return a failure that belongs to no single task."""
     reason, session = describe_failure(cause, facts), max(state.session, 0)
-    return Failure(failure_class=failure_class, cause=cause, facts=facts, reason=reason, session=session, at=at)
+    return Failure(
+        failure_class=failure_class,
+        cause=cause,
+        facts=facts,
+        reason=reason,
+        session=session,
+        at=at,
+        diagnosis=diagnose(cause, None),
+    )

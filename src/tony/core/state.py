@@ -280,6 +280,7 @@ class State:
         hosts: host -> when tasks failed on it recently.
         avoided: hosts on which the scheduler confirmed that it allocates none: no session begins there.
         failures: those that count in this session, in the order in which they were reported.
+        suspects: failures that look like consequences of another one, which is waited for.
         tolerated: failures of tracked tasks in this session that do not count as long as others may succeed.
         unexplained: tasks that were stopped externally, or lost their container, until the cause is known.
         exports: role -> variable -> (index of the task that exported it, value).
@@ -334,6 +335,7 @@ class State:
         self.hosts: dict[str, list[float]] = {}
         self.avoided: set[str] = set()
         self.failures: list[Failure] = []
+        self.suspects: list[Failure] = []
         self.tolerated: list[Failure] = []
         self.unexplained: set[TaskId] = set()
         self.exports: dict[str, dict[str, tuple[int, str]]] = {}

@@ -38,6 +38,7 @@ def build_fingerprint(state: State) -> Mapping[str, object]:
         "free": [state.free, state.started_at],
         "hosts": [state.chooses, state.hosts, sorted(state.excluded), sorted(state.avoided)],
         "failures": [[f.session, f.cause, f.task and str(f.task), f.at] for f in state.failures],
+        "suspects": [[f.session, f.cause, f.task and str(f.task), f.at] for f in state.suspects],
         "tolerated": [[f.session, f.cause, f.task and str(f.task), f.at] for f in state.tolerated],
         "exports": state.exports,
         "final": final and [final.state.value, final.failure and final.failure.cause],

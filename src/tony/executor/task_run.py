@@ -455,6 +455,7 @@ class ProgramRun:
             first_output=None if output.first is None else _compute_seconds_between(started_at, output.first),
             last_output=None if output.last is None else _compute_seconds_between(started_at, output.last),
             tail=tail,
+            evidence=output.find_evidence(self.ended) if failed else (),
         )
 
     def _read_own_largest_process(self) -> int:

@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
+from tony.jobs.root_cause import build_root_cause
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport
 from tony.model.log_name import ERR, STREAMS
 from tony.model.states import JobState
 from tony.units import format_duration
-
-_KERAS = (
-    "model.fit of Keras 3 does not work under MultiWorkerMirroredStrategy. Install tf_keras and set "
-    'TF_USE_LEGACY_KERAS = "1" below [env], or write the training loop yourself.'
-)
-#: Pattern of an error line -> hint.
-_HINTS = (
-    (re.compile(r"Attempt to convert a value \(PerReplica|unsupported type .*PerReplica"), _KERAS),
-    (
-        re.compile(r"\bcommand not found\b|^\S*sh: \d+: \S+: not found$"),
-        "correct the command, or activate the environment that has it",
-    ),
-    (re.compile(r"\bNo module named "), "install the module in the Python of the program, or activate another one"),
-)
-
-
-def find_hints(failure: Failure) -> list[str]:
-    """Return hints for the cause, and for the errors in the reason and among the program's last lines."""
-    lines = failure.reason, *failure.tail
-    hints = [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
-    if failure.cause is FailureCause.MEMORY and failure.task:
-        hints.append(f"request more with roles.{failure.task.role}.memory, or --memory of tony run")
-    return hints
-
 
 _ERRORS: dict[FailureClass, type[TonyError]] = {
     FailureClass.USER: ProgramError,
@@ -66,7 +42,7 @@ def format_report(report: JobReport, shown_by: str = "") -> list[str]:
         return [f"{format_outcome(report)}: {failure.reason}"]
     return [
         f"{format_outcome(report)}: {failure.reason}",
-        *([f"  Not restarted: {failure.verdict}"] if failure.verdict else []),
+        *([f"  Not restarted: {failure.no_restart_reason}"] if failure.no_restart_reason else []),
         *_format_evidence(report, failure),
         *_format_other_failures(failure),
         *_format_commands(report, failure, shown_by),
@@ -84,9 +60,13 @@ def build_error(report: JobReport) -> TonyError | None:
 
 def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
     lines: list[str] = []
-    if failure.tail:
+    root_cause = build_root_cause(report)
+    if root_cause and root_cause.evidence:
+        lines += ["  Cause:", *(f"    {line.file}:{line.line}: {line.text}" for line in root_cause.evidence)]
+    elif failure.tail:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
-    lines += [f"  Hint: {hint}" for hint in find_hints(failure)]
+    if root_cause and root_cause.advice:
+        lines.append(f"  What to do: {root_cause.advice}")
     files = _find_log_files(report, failure)
     if files:
         lines.append(f"  Full log: {' and '.join(map(str, files))}")
@@ -118,6 +98,7 @@ def _format_commands(report: JobReport, failure: Failure, shown_by: str) -> list
     if failure.cause is FailureCause.LAUNCH:
         return []
     commands = []
+    commands.append(f"tony why {report.job}")
     if failure.task and _find_log_files(report, failure):
         session = f" --session {failure.session}" if report.session > 1 else ""
         commands.append(f"tony logs {report.job} {failure.task}{session}")

@@ -8,6 +8,7 @@ from enum import Enum, StrEnum
 
 from tony.errors import ExitCode
 from tony.model.actor import Actor
+from tony.model.diagnosis import Diagnosis
 from tony.model.ids import TaskId
 
 
@@ -160,7 +161,9 @@ class Failure:
         blameless: the job is not at fault: the restart does not count against max_restarts.
         actor: who killed the job; None if it was not killed.
         facts: what `reason` is made of; None where it was given as text.
-        verdict: why nothing was restarted; empty if no restart was considered.
+        no_restart_reason: why nothing was restarted; empty if no restart was considered.
+        diagnosis: its kind, the lines of output that prove it, and what to do; None in records of older versions.
+        consequences: tasks that failed because of it.
     """
 
     failure_class: FailureClass
@@ -176,6 +179,19 @@ class Failure:
     log: str | None = None
     others: tuple[str, ...] = ()
     blameless: bool = False
-    verdict: str = ""
+    no_restart_reason: str = ""
     actor: Actor | None = None
     facts: FailureFacts | None = None
+    diagnosis: Diagnosis | None = None
+    consequences: tuple[TaskId, ...] = ()
+
+    @property
+    def error_at(self) -> float:
+        """Return when the program printed its decisive line, or ended; seconds since the job was accepted."""
+        evidence = self.diagnosis.evidence if self.diagnosis else ()
+        return self.at - (evidence[0].ago if evidence else 0.0)
+
+    @property
+    def is_consequence(self) -> bool:
+        """Return True if the program failed because another task did."""
+        return self.diagnosis is not None and self.diagnosis.is_consequence

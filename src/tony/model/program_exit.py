@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tony.model.diagnosis import EvidenceLine
+
 
 class ExitReason(Enum):
     """Reason for the end of a task attempt."""
@@ -32,6 +34,7 @@ class ExitStatus:
         duration: seconds from start to end.
         first_output, last_output: seconds from start to the first and the last output; None without output.
         tail: the last lines of its stderr (of stdout when stderr is empty), oldest first, bounded.
+        evidence: at most four lines of its output that say why it failed, the decisive one first.
     """
 
     reason: ExitReason
@@ -44,6 +47,7 @@ class ExitStatus:
     first_output: float | None = None
     last_output: float | None = None
     tail: tuple[str, ...] = ()
+    evidence: tuple[EvidenceLine, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -108,7 +108,7 @@ def test_a_job_that_failed() -> None:
         "worker:1  failed   here  -    12:00:00 (0 s)  1        -       3",
     ]
     assert mention_each(lines[4:6], ("",), ("code 3", "8 s", "local-1", "failed", "worker:1", "here"))
-    assert lines[-3:] == ["", "Next:", "  tony events local-1"], "not what is being read"
+    assert lines[-3:] == ["", "Next:", "  tony why local-1"], "not what is being read"
 
 
 def test_a_job_in_its_second_session(running: JobReport) -> None:

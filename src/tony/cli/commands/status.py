@@ -20,6 +20,7 @@ from tony.cli.text.status_text import (
     lacks_restarts,
 )
 from tony.errors import ConnectionFailedError, InfraError, TonyError
+from tony.jobs.root_cause import ROOT_CAUSE_FIELDS, build_root_cause
 from tony.model.codec import Json, to_plain
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
@@ -69,6 +70,8 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
 
 def _print_as_json(report: JobReport, progress: JobProgress | None) -> None:
     fields = cast(dict[str, Json], to_plain(report))
+    cause = cast(dict[str, Json], to_plain(build_root_cause(report)) or {})
+    fields |= {name: cause.get(name) for name in ROOT_CAUSE_FIELDS}
     print_json({**fields, "progress": to_plain(progress)})
 
 

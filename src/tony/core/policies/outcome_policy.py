@@ -81,6 +81,8 @@ def find_success(state: State) -> Success | None:
     With `stop_on = "chief"` the chief's success is enough. Otherwise every tracked task must have ended, and one must
     have succeeded; a failure that the failure policy does not tolerate has ended the session before.
     """
+    if state.suspects:
+        return None
     chief = state.chief
     if state.spec.stop_on is StopOn.CHIEF and chief and state.tasks[chief].state is TaskState.SUCCEEDED:
         return Success(rule=f'{chief} succeeded and stop_on = "chief"')

@@ -63,7 +63,7 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
     task = state.tasks[failure.task] if failure.task else None
     fatal = explain_no_restart(state, failure)
     if fatal:
-        return Decision(False, fatal)
+        return Decision(False, fatal, considered=state.spec.max_restarts > 0)
     early = task is not None and _is_early(state, failure, task)
     if early and task and _was_early_before(state, task):
         limit = format_duration(state.spec.min_uptime or 0)
@@ -112,6 +112,8 @@ def count_consecutive_restarts(state: State, now: float, alone: Task | None) -> 
 
 def explain_no_restart(state: State, failure: Failure) -> str:
     """Return why nothing restarts although restarts are left; empty if it may."""
+    if failure.diagnosis and not failure.diagnosis.retry:
+        return f"a failure of this kind ({failure.diagnosis.kind.value}) does not go away by itself"
     if failure.task is None or failure.exit_code is None:
         return ""
     role = failure.task.role

@@ -106,6 +106,7 @@ _JOB_HANDLERS: Mapping[DeadlineKind, Callable[[StepContext], None]] = {
     DeadlineKind.GANG_WAIT: gang.on_wait_end,
     DeadlineKind.SHRINK_AFTER: gang.on_wait_end,
     DeadlineKind.GANG_SOON: gang.on_wait_end,
+    DeadlineKind.ROOT_CAUSE: failure_handling.decide_on_suspects,
     DeadlineKind.RESTART: session_restart.on_delay_end,
     DeadlineKind.STOP_LIMIT: task_attempts.kill_remaining,
     DeadlineKind.FORCE_LIMIT: _on_kill_timeout,

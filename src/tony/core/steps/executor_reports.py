@@ -6,11 +6,19 @@ A report may arrive twice, late, or for a task attempt that has ended; it then c
 from __future__ import annotations
 
 from tony.core import events as ev
+from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import MissingExports
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
-from tony.core.steps import container_loss, containers, role_readiness, task_attempts, task_exit
+from tony.core.steps import (
+    container_loss,
+    containers,
+    failure_handling,
+    role_readiness,
+    task_attempts,
+    task_exit,
+)
 from tony.core.transitions import TaskMove
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.states import TaskState
@@ -89,7 +97,10 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
         if missing:
             task.note = MissingExports(status=status, variables=missing)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
+        early = failure_builders.failure_from_early_error(state, task, status, at)
         task_attempts.end_attempt(ctx, task, TaskMove.END, at)
+        if early:
+            failure_handling.fail_task(ctx, task, early)
     elif _was_stopped_externally(state, task, status) or _has_unexplained_peer(state, task):
         task.external_exit, task.external_exit_at = status, at
         state.unexplained.add(task.id)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
+from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import outcome_policy, restart_policy
 from tony.core.policies.outcome_policy import Effect
 from tony.core.reasons import TaskFailed
-from tony.core.state import RoleState, Task
+from tony.core.state import RoleState, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
 from tony.model.failure import Failure, FailureCause, FailureClass, MessageFacts
 from tony.model.job_spec import TimeoutAfter
 from tony.model.setting_choices import RoleKind
-from tony.model.states import JobState
+from tony.model.states import JobState, TaskState
+
+#: Seconds for the task that others failed because of to fail, too: its report may take longer than theirs.
+ROOT_CAUSE_WAIT_SECONDS = 3.0
 
 
 def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
@@ -36,18 +40,60 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
         state.tolerated.append(failure)
         fail_all_tasks(ctx)
         return
+    if failure.is_consequence and not state.failures and _may_speak(state, failure):
+        state.suspects.append(failure)
+        if Deadline(DeadlineKind.ROOT_CAUSE) not in state.timers:
+            state.timers.set(Deadline(DeadlineKind.ROOT_CAUSE), ctx.now + ROOT_CAUSE_WAIT_SECONDS)
+        return
+    _take_suspects(state)
     state.failures.append(failure)
+    if failure.is_consequence:  # the other one that is nearest to the cause
+        failure = job_finish.select_first_failure(state.failures)
+        decision = outcome_policy.decide_on_failure(state, failure.task or task.id)
     if decision.effect is Effect.FAIL_JOB and not failure.blameless:
         _finish_failed(ctx, failure, decision.reason)
     else:
         _fail_session(ctx, failure, decision.reason)
 
 
+def _may_speak(state: State, failure: Failure) -> bool:
+    """Return True if another program still runs whose failure may be the cause of this one."""
+    return any(task.state is TaskState.RUNNING and task.id != failure.task for task in state.tasks.values())
+
+
+def _take_suspects(state: State) -> None:
+    state.failures += state.suspects
+    state.suspects.clear()
+    state.timers.cancel(Deadline(DeadlineKind.ROOT_CAUSE))
+
+
+def decide_on_suspects(ctx: StepContext) -> None:
+    """Handle that no task failed for a reason of its own in time: the first failure counts."""
+    state = ctx.state
+    if not state.suspects or not state.active:
+        return
+    _take_suspects(state)
+    failure = job_finish.select_first_failure(state.failures)
+    assert failure.task
+    decision = outcome_policy.decide_on_failure(state, failure.task)
+    if decision.effect is Effect.FAIL_JOB and not failure.blameless:
+        _finish_failed(ctx, failure, decision.reason)
+    else:
+        _fail_session(ctx, failure, decision.reason)
+
+
+def decide_on_suspects_if_idle(ctx: StepContext) -> None:
+    """Decide if no running program is left that could be the cause."""
+    state = ctx.state
+    if state.suspects and not any(task.state is TaskState.RUNNING for task in state.tasks.values()):
+        decide_on_suspects(ctx)
+
+
 def _reconsider(ctx: StepContext, failure: Failure) -> None:
     """Fail the job if a failure reported late was the first one of this session, and is not to be retried."""
     before = ctx.state.failures
     never = restart_policy.explain_no_restart(ctx.state, failure)
-    if never and before and failure.at < before[0].at:
+    if never and before and before[0] is not failure and failure is job_finish.select_first_failure(before):
         _finish_failed(ctx, failure, never, never)
 
 

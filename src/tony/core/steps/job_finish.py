@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tony.core import actions as act
@@ -68,6 +68,8 @@ def finish(
     if state.final:
         return
     state.move_job(JobMove.STOP)
+    state.failures += state.suspects
+    state.suspects.clear()
     state.final = Final(result, reason if isinstance(reason, Failure) else None, no_restart_reason)
     state.queue_reason = ""
     state.timers.clear()
@@ -110,7 +112,7 @@ def finish_if_idle(ctx: StepContext) -> None:
         return
     state.timers.clear()
     if final.failure and final.state is JobState.FAILED:
-        final.failure = replace(select_root_cause(state, final.failure), verdict=final.no_restart_reason)
+        final.failure = replace(select_root_cause(state, final.failure), no_restart_reason=final.no_restart_reason)
     state.move_job(_LAST_MOVE[final.state])
     state.ended_at = ctx.now
     request_finish(ctx)
@@ -132,15 +134,21 @@ def exit_code(state: State) -> ExitCode | None:
 
 
 def select_root_cause(state: State, decided: Failure) -> Failure:
-    """Return the root cause: the earliest failure of this session, with the others listed in it.
+    """Return the root cause: the first failure of this session, with the others listed in it.
 
     When a task dies, its peers fail with their own errors within a second or two, and reports may overtake each other;
     so the failure reported first is not always the one that happened first. Limits (timeouts, kills) stay as decided.
     """
     first = decided
     if decided.cause in _PROGRAM_CAUSES:
-        first = min((f for f in state.failures if f.cause in _PROGRAM_CAUSES), key=lambda f: f.at, default=decided)
-    others = [f.reason for f in state.failures if f is not first]
+        first = select_first_failure([f for f in state.failures if f.cause in _PROGRAM_CAUSES] or [decided])
+    others = [f for f in state.failures if f is not first]
     more = len(others) - _MAX_OTHER_FAILURES
-    lines = others[:_MAX_OTHER_FAILURES] + ([f"and {more} more"] if more > 0 else [])
-    return replace(first, others=tuple(lines))
+    lines = [f.reason for f in others[:_MAX_OTHER_FAILURES]] + ([f"and {more} more"] if more > 0 else [])
+    consequences = tuple(dict.fromkeys(f.task for f in others[:_MAX_OTHER_FAILURES] if f.task and f.is_consequence))
+    return replace(first, others=tuple(lines), consequences=consequences)
+
+
+def select_first_failure(failures: Sequence[Failure]) -> Failure:
+    """Return the failure that the others may follow from: the earliest error of a program's own, else the earliest."""
+    return min(failures, key=lambda failure: (failure.is_consequence, failure.error_at))

@@ -26,6 +26,7 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
     state.started_at = None
     state.specs.clear()
     state.failures.clear()
+    state.suspects.clear()
     state.tolerated.clear()
     selected = _select_roles_to_run(state)
     for role in state.roles.values():

@@ -35,6 +35,7 @@ def on_task_end(ctx: StepContext, task: Task) -> None:
     state = ctx.state
     if task.state not in ENDED_TASK_STATES:
         return  # it continues with its next task attempt
+    failure_handling.decide_on_suspects_if_idle(ctx)
     held = containers.find_container(state, task)
     if held and (state.job is JobState.STOPPING or (state.active and not state.may_restart)):
         containers.release(ctx, held)

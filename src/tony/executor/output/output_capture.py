@@ -16,10 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from tony import clock
+from tony.diagnosis.output_scanner import OutputScanner, select_evidence
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program.printed_values import Exports
+from tony.model.diagnosis import EvidenceLine
 from tony.model.log_name import STREAMS
 from tony.model.masking import MaskedStream, SecretMask
 
@@ -199,6 +201,7 @@ class Stream:
         on_data: Callable[[bytes], None] | None = None,
         mask: SecretMask | None = None,
         processes: int = 1,
+        name: str = "",
     ) -> None:
         """Create the pipes. Pass their write ends to the program, then call `begin`.
 
@@ -206,6 +209,7 @@ class Stream:
             on_end: called when there will be no more.
             on_data: called with all output.
             mask: masks secrets in the output before anything else is done with it; None: there are none.
+            name: `out` or `err`.
 
         Raises:
             OSError: too many open files; no pipe stays open.
@@ -215,6 +219,7 @@ class Stream:
         self._on_output = on_output
         self._on_end = on_end
         self._on_data = on_data
+        self.scanner = OutputScanner(name)
         self._recent = bytearray()
         self._total_bytes = 0
         self._unfinished: Pipe | None = None  # its unfinished line was passed on last
@@ -275,6 +280,7 @@ class Stream:
             data = self._add_labels(pipe, data)
         self.writer.put(partial(self.file.write, data), len(data))
         self._keep(data)
+        self.scanner.feed(data, clock.monotonic())
         if self._on_data:
             self._on_data(data)
         self._on_output()
@@ -358,7 +364,8 @@ class Output:
         self._logs.append(StreamLog(STREAMS[number], name, file))
         on_data = self._exports.create_reader().feed if self._exports else None
         on_output, on_end = partial(self._on_output, number), partial(self._on_end, number)
-        return Stream(file, self._writer, on_output, on_end, on_data, self._mask, processes)
+        stream = STREAMS[number]
+        return Stream(file, self._writer, on_output, on_end, on_data, self._mask, processes, stream)
 
     def begin(self) -> None:
         self.out.begin()
@@ -391,6 +398,13 @@ class Output:
         """Return the last lines of stderr, or of stdout if it has none."""
         lines = self.err.read_tail(TAIL_LINES) or self.out.read_tail(TAIL_LINES)
         return tuple(line[:TAIL_BYTES].decode(errors="replace") for line in lines)
+
+    def find_evidence(self, ended: float) -> tuple[EvidenceLine, ...]:
+        """Return the lines that say why the program, which ended at `ended`, failed, the decisive one first."""
+        scanners = [stream.scanner for stream in (self.out, self.err)]
+        for scanner in scanners:
+            scanner.end(ended)
+        return select_evidence(scanners, ended)
 
     def read_last_line(self) -> str:
         """Return the last line of the stream that was written last."""

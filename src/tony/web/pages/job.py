@@ -16,8 +16,8 @@ from tony.history.timeline import MarkerKind, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
-from tony.jobs.failure_text import find_hints
 from tony.jobs.job_metrics import Reports, find_job_progress, read_reports
+from tony.jobs.root_cause import build_root_cause
 from tony.model.failure import Failure
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.log_name import ERR, LogName
@@ -81,7 +81,7 @@ async def render_page(page_request: PageRequest) -> Response:
         "failure": report.failure if report.state.value != "succeeded" else None,
         **_select_details(report.failure),
         "tail": _render_tail(report.failure),
-        "hints": find_hints(report.failure) if report.failure else [],
+        "root_cause": build_root_cause(report),
         "failed_log": _find_failed_log(page_request, report),
         "counts": count_states(report.tasks),
         "tasks": _select_tasks(report.tasks),

@@ -1,0 +1,41 @@
+"""`tony why JOB`."""
+
+from __future__ import annotations
+
+import click
+
+from tony.cli.open_job import load_report, open_portal, portal_option
+from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.terminal.output import print_json, say, say_all
+from tony.cli.text.root_cause_text import format_root_cause, format_rules
+from tony.jobs.root_cause import build_root_cause
+from tony.model.job_report import JobReport
+
+
+@click.command("why")
+@job_argument
+@click.option("--explain", is_flag=True, help="Show the rules that the lines of output met, and where they come from.")
+@portal_option
+@json_option("Print JSON; null if nothing failed.")
+def command(job: str, explain: bool, portal: str | None, as_json: bool) -> None:
+    """Show why JOB failed: the first task, its kind of failure, the lines that prove it, and what to do.
+
+    For a running job it is the last failure, if there was one.
+    """
+    report = _load(job, portal)
+    root_cause = build_root_cause(report)
+    if as_json:
+        print_json(root_cause)
+    elif root_cause is None:
+        say(f"job {report.job} ({report.name}) is {report.state.value}: nothing has failed")
+    else:
+        say_all(format_root_cause(report, root_cause))
+        if explain:
+            say_all(format_rules(root_cause))
+
+
+def _load(job: str, portal: str | None) -> JobReport:
+    if portal is None:
+        return load_report(*job_id(job))
+    with open_portal(portal) as portal_client:
+        return portal_client.fetch_report(portal_client.resolve(job))

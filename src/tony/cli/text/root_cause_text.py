@@ -1,0 +1,42 @@
+"""Why a job failed, as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony.diagnosis.line_rules import get_rule
+from tony.jobs.failure_text import format_outcome
+from tony.jobs.root_cause import RootCause
+from tony.model.ids import format_task_ranges
+from tony.model.job_report import JobReport
+
+#: Ranges of tasks (`worker:0-6`) listed.
+_SHOWN_RANGES = 5
+
+
+def format_root_cause(report: JobReport, root_cause: RootCause) -> Sequence[str]:
+    """Return the root task and its kind of failure, the evidence, its consequences, the decision, and what to do."""
+    lines = [f"{format_outcome(report)}: {root_cause.reason}", f"  Kind: {root_cause.class_.value}"]
+    if root_cause.evidence:
+        lines += ["  Cause:", *(f"    {line.file}:{line.line}: {line.text}" for line in root_cause.evidence)]
+    if root_cause.consequences:
+        lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
+    if root_cause.decision:
+        lines.append(f"  Not restarted: {root_cause.decision}")
+    if root_cause.advice:
+        lines.append(f"  What to do: {root_cause.advice}")
+    if root_cause.root_task:
+        lines.append(f"  Look further: tony logs {report.job} {root_cause.root_task}")
+    return lines
+
+
+def format_rules(root_cause: RootCause) -> Sequence[str]:
+    """Return the rules that the evidence met, and where their texts come from."""
+    rules = dict.fromkeys(line.rule for line in root_cause.evidence)
+    if not rules:
+        return ["  Rules: none; the kind follows from how the task ended"]
+    found = [(name, get_rule(name)) for name in rules]
+    return [
+        "  Rules:",
+        *(f"    {name}: {rule.kind.value}, {rule.meaning.value}; {rule.source}" for name, rule in found if rule),
+    ]

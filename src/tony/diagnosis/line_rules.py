@@ -1,0 +1,32 @@
+"""Finds the rule that a line of output meets."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from tony.diagnosis.rule import Rule
+from tony.diagnosis.rules import RULES
+
+#: Characters of a line that are searched.
+_SEARCHED_CHARACTERS = 1000
+#: A word of a log level that does not end a program, near the beginning of a line.
+_HARMLESS = re.compile(r"^.{0,60}(\b(DEBUG|INFO|WARN|WARNING|NOTICE)\b|^\[?[IW]\d{4} |\w*Warning: )")
+_RULES_BY_NAME = {rule.name: rule for rule in RULES}
+
+
+def find_rule(line: str) -> Rule | None:
+    """Return the first rule that matches a line; None if none does, or the line is only a warning."""
+    line = line[:_SEARCHED_CHARACTERS]
+    found = next((rule for rule, pattern in _compile_rules() if pattern.search(line)), None)
+    return None if found and _HARMLESS.search(line) else found
+
+
+def get_rule(name: str) -> Rule | None:
+    """Return the rule with this name; None for one of another version of tony."""
+    return _RULES_BY_NAME.get(name)
+
+
+@cache
+def _compile_rules() -> tuple[tuple[Rule, re.Pattern[str]], ...]:
+    return tuple((rule, re.compile(rule.pattern)) for rule in RULES)

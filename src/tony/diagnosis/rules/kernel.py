@@ -1,0 +1,103 @@
+"""The shell, the dynamic linker, the C library and the kernel."""
+
+from __future__ import annotations
+
+from tony.diagnosis.rule import Rule
+from tony.model.diagnosis import FailureKind, LineMeaning
+
+RULES = (
+    Rule(
+        name="command-not-found",
+        pattern=r"\bcommand not found\b|^\S*sh: \d+: \S+: not found$|^env: .*No such file or directory|"
+        r"^\S*sh: (line \d+: )?\S+: No such file or directory$|bad interpreter|cannot execute|Exec format error|"
+        r"^\S*sh: (line \d+: )?\S+: (Permission denied|Is a directory)$",
+        kind=FailureKind.LAUNCH,
+        advice="correct the command, or activate the environment that has it",
+        source="bash: execute_cmd.c; dash: exec.c; Linux: execve(2)",
+        examples=(
+            "bash: line 1: trian: command not found",
+            "sh: 1: trian: not found",
+            "bash: ./run.sh: /bin/nosh: bad interpreter: No such file or directory",
+            "bash: line 1: ./run.sh: cannot execute binary file: Exec format error",
+        ),
+        traps=("the file was not found",),
+    ),
+    Rule(
+        name="script-missing",
+        pattern=r"python[\d.]*: can't open file|can't find '__main__' module|^\S*python[\d.]*: No module named ",
+        kind=FailureKind.LAUNCH,
+        advice="check the path of the script and that source names the folder with it",
+        source="cpython: Modules/main.c, Lib/runpy.py",
+        examples=(
+            "python: can't open file '/w/trian.py': [Errno 2] No such file or directory",
+            "/usr/bin/python3: No module named trian",
+        ),
+    ),
+    Rule(
+        name="library-missing",
+        pattern=r"error while loading shared libraries|cannot open shared object file|undefined symbol:|"
+        r"version `(GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|ld\.so: object",
+        kind=FailureKind.LAUNCH,
+        advice="install the library on the nodes, or bring an environment that contains it",
+        source="glibc: elf/dl-load.c, elf/dl-version.c",
+        examples=("./train: error while loading shared libraries: libfoo.so.1: cannot open shared object file",),
+    ),
+    Rule(
+        name="too-many-files",
+        pattern=r"Too many open files|\[Errno 24\]",
+        kind=FailureKind.QUOTA,
+        advice="close files that are no longer used, use fewer workers, or ask for a higher limit (ulimit -n)",
+        source="Linux: errno(3)",
+        examples=("OSError: [Errno 24] Too many open files: 'x'",),
+    ),
+    Rule(
+        name="too-many-processes",
+        pattern=r"Resource temporarily unavailable|BlockingIOError: \[Errno 11\]|can't start new thread|"
+        r"pthread_create failed|fork: retry",
+        kind=FailureKind.QUOTA,
+        advice="start fewer processes and threads, or ask for a higher limit (pids, ulimit -u)",
+        source="Linux: fork(2), errno(3); cpython: Modules/_threadmodule.c",
+        examples=(
+            "RuntimeError: can't start new thread",
+            "bash: fork: retry: Resource temporarily unavailable",
+        ),
+    ),
+    Rule(
+        name="file-too-large",
+        pattern=r"File too large|\[Errno 27\]|File size limit exceeded",
+        kind=FailureKind.QUOTA,
+        advice="write smaller files, or ask for a higher limit (ulimit -f)",
+        source="Linux: errno(3), setrlimit(2)",
+        examples=("OSError: [Errno 27] File too large",),
+    ),
+    Rule(
+        name="name-unknown",
+        pattern=r"gaierror|Name or service not known|Temporary failure in name resolution|UnknownHostException|"
+        r"No address associated with hostname|Could not resolve host",
+        kind=FailureKind.NETWORK,
+        retry=True,
+        advice="check the name, and that the node can resolve it",
+        source="glibc: sysdeps/posix/gai_strerror.c; JDK; curl",
+        examples=("socket.gaierror: [Errno -2] Name or service not known",),
+    ),
+    Rule(
+        name="connection-peer",
+        pattern=r"Connection (reset|closed) by (remote )?peer|Connection aborted|Broken pipe|ConnectionResetError|"
+        r"BrokenPipeError|EOFError: .*connection|peer closed|RemoteDisconnected",
+        kind=FailureKind.NETWORK,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        source="Linux: errno(3)",
+        examples=("ConnectionResetError: [Errno 104] Connection reset by peer",),
+    ),
+    Rule(
+        name="connection-refused",
+        pattern=r"Connection refused|ConnectionRefusedError|Network is unreachable|No route to host|"
+        r"Connection timed out|Max retries exceeded|ConnectTimeout|ReadTimeout|\[Errno 1(01|10|11|13)\]",
+        kind=FailureKind.NETWORK,
+        retry=True,
+        advice="check the address, that its service runs, and that the node may reach it",
+        source="Linux: errno(3); requests: exceptions.py",
+        examples=("ConnectionRefusedError: [Errno 111] Connection refused",),
+    ),
+)

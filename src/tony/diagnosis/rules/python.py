@@ -1,0 +1,112 @@
+"""Python's own exceptions, and those of widely used libraries, as the last line of a traceback."""
+
+from __future__ import annotations
+
+from tony.diagnosis.rule import Rule
+from tony.model.diagnosis import FailureKind, LineMeaning
+
+#: The beginning of the last line of a traceback: the module of the class.
+_HEAD = r"^([A-Za-z_]\w*\.)*"
+
+RULES = (
+    Rule(
+        name="python-module",
+        pattern=_HEAD + r"(ModuleNotFoundError|ImportError)\b",
+        kind=FailureKind.USER_CODE,
+        advice="install the module in the Python of the program, or activate another one",
+        source="cpython: Lib/importlib/_bootstrap.py",
+        examples=("ModuleNotFoundError: No module named 'trian'", "ImportError: cannot import name 'a'"),
+        traps=("falling back, ImportError: no apex",),
+    ),
+    Rule(
+        name="python-syntax",
+        pattern=_HEAD + r"(SyntaxError|IndentationError|TabError)\b",
+        kind=FailureKind.USER_CODE,
+        advice="correct the line that the traceback shows",
+        source="cpython: Parser/pegen_errors.c",
+        examples=("SyntaxError: invalid syntax", "IndentationError: unexpected indent"),
+    ),
+    Rule(
+        name="python-file",
+        pattern=_HEAD + r"(FileNotFoundError|NotADirectoryError|IsADirectoryError|FileExistsError)\b",
+        kind=FailureKind.USER_DATA,
+        advice="check the path: relative ones start in the job's work folder, absolute ones must be on every node",
+        source="cpython: Objects/exceptions.c",
+        examples=("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",),
+    ),
+    Rule(
+        name="python-data",
+        pattern=_HEAD + r"(JSONDecodeError|UnicodeDecodeError|BadZipFile|BadGzipFile|ParserError|EmptyDataError|"
+        r"UnidentifiedImageError|ArrowInvalid|ArrowTypeError|zlib\.error|LZMAError|DecompressionBombError|TokenizeError|YAMLError|"
+        r"csv\.Error|struct\.error|EOFError|error: Error -\d while decompressing)",
+        kind=FailureKind.USER_DATA,
+        advice="the input is broken or of another format: check the file that the traceback names",
+        source="cpython: Lib/json, Lib/zipfile; pandas: pandas/errors; pyarrow; pillow",
+        examples=(
+            "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+            "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+        ),
+    ),
+    Rule(
+        name="python-values",
+        pattern=_HEAD + r"ValueError: (could not convert string to|invalid literal for|time data|Cannot load file|"
+        r".*([Nn]a[Nn]|[Ii]nf)\b|.*cannot reshape array|.*corrupt|cannot convert float NaN)",
+        kind=FailureKind.USER_DATA,
+        advice="check the values in the input",
+        source="cpython: Objects/floatobject.c, Objects/longobject.c; numpy",
+        examples=("ValueError: could not convert string to float: 'abc'", "ValueError: Input contains NaN."),
+    ),
+    Rule(
+        name="image-truncated",
+        pattern=_HEAD
+        + r"OSError: (image file is truncated|cannot identify image|broken data stream|unrecognized data)",
+        kind=FailureKind.USER_DATA,
+        advice="an image is broken: find and remove it",
+        source="pillow: src/PIL/ImageFile.py",
+        examples=("OSError: image file is truncated (5 bytes not processed)",),
+    ),
+    Rule(
+        name="python-recursion",
+        pattern=_HEAD + r"RecursionError\b",
+        kind=FailureKind.USER_CODE,
+        source="cpython: Objects/exceptions.c",
+        examples=("RecursionError: maximum recursion depth exceeded",),
+    ),
+    Rule(
+        name="python-timeout",
+        pattern=_HEAD + r"(TimeoutError|TimeoutExpired|timeout)\b(:|$)",
+        kind=FailureKind.TIMEOUT,
+        retry=True,
+        source="cpython: Objects/exceptions.c",
+        examples=("TimeoutError: [Errno 110] Connection timed out"[:12] + ": waited 5 s", "TimeoutError"),
+    ),
+    Rule(
+        name="python-interrupt",
+        pattern=_HEAD + r"(KeyboardInterrupt|SystemExit|asyncio\.CancelledError|CancelledError)\b",
+        kind=FailureKind.KILLED,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        source="cpython: Objects/exceptions.c",
+        examples=("KeyboardInterrupt",),
+    ),
+    Rule(
+        name="python-code",
+        pattern=_HEAD
+        + r"(NameError|UnboundLocalError|AttributeError|TypeError|KeyError|IndexError|ValueError|AssertionError|"
+        r"ZeroDivisionError|NotImplementedError|OverflowError|FloatingPointError|LookupError|ArithmeticError|"
+        r"MissingMandatoryValue|ValidationError|ConfigError|ArgumentError)\b(:|$)",
+        kind=FailureKind.USER_CODE,
+        source="cpython: Objects/exceptions.c",
+        examples=("NameError: name 'x' is not defined", "AssertionError", "KeyError: 'label'"),
+        traps=("ValueErrors were ignored",),
+    ),
+    Rule(
+        name="python-exception",
+        pattern=_HEAD + r"\w*(Error|Exception|Failure|Fault|Warning|Exit)(: .*|$)",
+        kind=FailureKind.USER_CODE,
+        retry=True,
+        source="cpython: Lib/traceback.py",
+        examples=("RuntimeError: boom", "my.module.CustomError: x", "Exception"),
+        traps=("12:00 INFO no Error: here", "Errors: 3"),
+    ),
+)

@@ -1,0 +1,150 @@
+"""PyTorch: gloo, the store, rendezvous, data loaders."""
+
+from __future__ import annotations
+
+from tony.diagnosis.rule import Rule
+from tony.model.diagnosis import FailureKind, LineMeaning
+
+RULES = (
+    Rule(
+        name="gloo-peer",
+        pattern=r"\[[^\]]*gloo/transport/[^\]]*\].*(Connection (closed|reset|refused)|Read error|Write error|"
+        r"writev|Broken pipe|Socket closed|Timed out waiting|closed by peer|timed out)|"
+        r"gloo::(EnforceNotMet|IoException|TimeoutException)|Application timeout caused pair closure|"
+        r"Rank \d+ (successfully reached monitoredBarrier, but received errors|failed to pass monitoredBarrier)|"
+        r"monitoredBarrier",
+        kind=FailureKind.NETWORK,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        source="gloo: gloo/transport/tcp/pair.cc, unbound_buffer.cc; pytorch: ProcessGroupGloo.cpp",
+        examples=(
+            (
+                "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
+                "[127.0.0.1]:41234"
+            ),
+            (
+                "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting "
+                "1800000ms for recv operation to complete"
+            ),
+        ),
+        traps=("using backend gloo",),
+    ),
+    Rule(
+        name="store-peer",
+        pattern=r"(DistNetworkError|DistStoreError).*(Connection (was likely closed|reset|closed)|Broken pipe|"
+        r"failed to recv|Connection reset by peer)|recvVector failed|failed to recv, got 0 bytes|"
+        r"\[c10d\].*(Broken pipe|Connection reset by peer|recvValue failed)",
+        kind=FailureKind.NETWORK,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        source="pytorch: torch/csrc/distributed/c10d/TCPStore.cpp, Utils.hpp",
+        examples=(
+            "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.",
+            "torch.distributed.DistNetworkError: failed to recv, got 0 bytes",
+        ),
+    ),
+    Rule(
+        name="store-timeout",
+        pattern=r"(DistStoreError|DistNetworkError).*([Tt]imed? ?out|wait timeout|clients joined)|"
+        r"RendezvousTimeoutError|RendezvousClosedError|Socket Timeout|wait timeout after \d+ms|"
+        r"\[c10d\] The client socket has timed out|The client socket has failed to connect",
+        kind=FailureKind.RENDEZVOUS,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        advice="every rank must call init_process_group with the same world size; see which task did not get there",
+        source="pytorch: torch/csrc/distributed/c10d/TCPStore.cpp, socket.cpp; elastic/rendezvous/api.py",
+        examples=(
+            "torch.distributed.DistStoreError: Timed out after 31 seconds waiting for clients. 1/2 clients joined.",
+            "torch.distributed.DistStoreError: wait timeout after 10000ms, keys: /default_pg/0//cpu//0/1",
+        ),
+    ),
+    Rule(
+        name="address-in-use",
+        pattern=r"EADDRINUSE|Address already in use|The server socket has failed to (listen|bind)",
+        kind=FailureKind.RENDEZVOUS,
+        retry=True,
+        advice="use the ports that tony reserves (MASTER_PORT, TONY_PORT) instead of a fixed one",
+        source="pytorch: torch/csrc/distributed/c10d/socket.cpp; Linux: errno(3)",
+        examples=("OSError: [Errno 98] Address already in use",),
+    ),
+    Rule(
+        name="rank-unset",
+        pattern=r"Error initializing torch\.distributed using env:// rendezvous: environment variable \w+ expected",
+        kind=FailureKind.RENDEZVOUS,
+        advice='set framework = "pytorch", which sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT',
+        source="pytorch: torch/distributed/rendezvous.py",
+        examples=(
+            (
+                "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
+                "expected, but not set"
+            ),
+        ),
+    ),
+    Rule(
+        name="dataloader-killed",
+        pattern=r"DataLoader worker \(pid\(?s?\)? [\d, ]+\).*(killed by signal: (Killed|Bus error)|shared memory)|"
+        r"Unexpected bus error encountered in worker|unable to (open|mmap|write to|allocate) .*shared memory|"
+        r"/dev/shm|insufficient shared memory",
+        kind=FailureKind.MEMORY,
+        retry=True,
+        advice="request more memory for the role, or use fewer workers in the DataLoader",
+        source="pytorch: torch/csrc/DataLoader.cpp; torch/utils/data/_utils/signal_handling.py",
+        examples=("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",),
+    ),
+    Rule(
+        name="cpu-allocation",
+        pattern=r"DefaultCPUAllocator: (can't|not enough memory)|std::bad_alloc|Cannot allocate memory|"
+        r"^MemoryError\b|\bMemoryError(:|$)|java\.lang\.OutOfMemoryError|_ArrayMemoryError|"
+        r"RESOURCE_EXHAUSTED: (Out of memory|OOM)|ResourceExhaustedError",
+        kind=FailureKind.MEMORY,
+        advice="request more memory for the role, or load less at a time",
+        source="pytorch: c10/core/impl/alloc_cpu.cpp; libstdc++; numpy: numpy/_core/_exceptions.py; JDK",
+        examples=(
+            (
+                "RuntimeError: [enforce fail at alloc_cpu.cpp:118] . DefaultCPUAllocator: can't allocate memory: you "
+                "tried to allocate 400000000000 bytes."
+            ),
+            "MemoryError",
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+        ),
+        traps=("set memory = 4g",),
+    ),
+    Rule(
+        name="state-dict",
+        pattern=r"Error\(s\) in loading state_dict for|size mismatch for [\w.]+: copying a param",
+        kind=FailureKind.USER_CODE,
+        advice="the checkpoint is of another model: point the program at a fresh folder, or change the model back",
+        source="pytorch: torch/nn/modules/module.py",
+        examples=("RuntimeError: Error(s) in loading state_dict for Net:",),
+    ),
+    Rule(
+        name="checkpoint-broken",
+        pattern=r"PytorchStreamReader failed|invalid header or archive is corrupted|"
+        r"(_pickle|pickle)\.UnpicklingError|Ran out of input|unexpected EOF, expected",
+        kind=FailureKind.USER_DATA,
+        advice="the file was cut off: delete it and resume from the one before; write to a draft and rename it",
+        source="pytorch: caffe2/serialize/inline_container.cc; torch/serialization.py",
+        examples=(
+            "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+            "EOFError: Ran out of input",
+        ),
+    ),
+    Rule(
+        name="checkpoint-write",
+        pattern=r"PytorchStreamWriter failed|file write failed|iostream error",
+        kind=FailureKind.STORAGE,
+        advice="free or add space where the program writes its checkpoints",
+        source="pytorch: caffe2/serialize/inline_container.cc",
+        examples=("RuntimeError: [enforce fail at inline_container.cc:603] . PytorchStreamWriter failed writing file",),
+    ),
+    Rule(
+        name="tensor-shape",
+        pattern=r"RuntimeError: (mat1 and mat2 shapes|The size of tensor|shape '|Expected all tensors|"
+        r"expected scalar type|Trying to backward|element \d+ of tensors|one of the variables needed|"
+        r"Expected input batch_size|Given groups=|Sizes of tensors|stack expects|Boolean value of Tensor|"
+        r"Expected to have finished reduction)",
+        kind=FailureKind.USER_CODE,
+        source="pytorch: aten/src/ATen/native, torch/csrc/autograd",
+        examples=("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)",),
+    ),
+)

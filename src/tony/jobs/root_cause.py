@@ -1,0 +1,103 @@
+"""Why a job failed: one record for the terminal, the page and programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from tony.model.diagnosis import EvidenceLine, FailureKind
+from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.ids import TaskId
+from tony.model.job_report import JobReport
+from tony.model.states import JobState
+
+#: The fields that are in the status of a job, too.
+ROOT_CAUSE_FIELDS = ("class", "root_task", "evidence", "retry", "advice")
+#: Advice where the output gives none.
+_ADVICE = {
+    FailureKind.MEMORY: "request more memory for the role (memory, or --memory of tony run), or load less at a time",
+    FailureKind.LAUNCH: "correct the command, or activate the environment that has it",
+    FailureKind.HANG: "see where the tasks wait while the job runs: tony stacks",
+    FailureKind.TIMEOUT: "raise the limit that the message names, or make the program faster",
+}
+_KINDS_OF_CLASSES = {
+    FailureClass.USER: FailureKind.USER_CODE,
+    FailureClass.INFRASTRUCTURE: FailureKind.NODE,
+    FailureClass.KILLED: FailureKind.KILLED,
+    FailureClass.PLATFORM: FailureKind.OURS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownLine:
+    """A line that proves the cause.
+
+    Attributes:
+        file: of the job's logs.
+        line: number of the line in the stream, from 1.
+        rule: the rule that it met.
+    """
+
+    task: TaskId
+    file: str
+    line: int
+    text: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootCause:
+    """Why a job failed, or its last session.
+
+    Attributes:
+        class_: the kind of the root cause.
+        root_task: the task that failed first; None if it was no single one.
+        reason: one sentence.
+        exit: `exit code 1`, a signal such as `SIGKILL`, or empty.
+        evidence: at most four lines, the decisive one first.
+        consequences: tasks that failed because of it, at most twenty.
+        retry: the failure may go away by itself.
+        decision: what was decided: why nothing was restarted, or empty.
+        advice: what to do; may be empty.
+    """
+
+    class_: FailureKind
+    root_task: TaskId | None
+    host: str | None
+    session: int
+    reason: str
+    exit: str
+    evidence: tuple[ShownLine, ...]
+    consequences: tuple[TaskId, ...]
+    retry: bool
+    decision: str
+    advice: str
+
+
+def build_root_cause(report: JobReport) -> RootCause | None:
+    """Return why a job failed, or what failed last while it runs; None if nothing failed."""
+    failure = report.failure
+    if failure is None or report.state is JobState.SUCCEEDED:
+        return None
+    found = failure.diagnosis
+    kind = found.kind if found else _KINDS_OF_CLASSES[failure.failure_class]
+    lines = found.evidence if found else ()
+    return RootCause(
+        class_=kind,
+        root_task=failure.task,
+        host=failure.host,
+        session=failure.session,
+        reason=failure.reason,
+        exit=failure.signal or ("" if failure.exit_code is None else f"exit code {failure.exit_code}"),
+        evidence=tuple(_build_line(failure, line) for line in lines),
+        consequences=failure.consequences,
+        retry=found.retry if found else failure.cause is not FailureCause.KILLED,
+        decision=failure.no_restart_reason,
+        advice=(found.advice if found else "") or _ADVICE.get(kind, ""),
+    )
+
+
+def _build_line(failure: Failure, line: EvidenceLine) -> ShownLine:
+    assert failure.task  # no other failure has evidence
+    file = str(PurePosixPath(failure.log or "").with_suffix(f".{line.stream}").name) if failure.log else line.stream
+    return ShownLine(task=failure.task, file=file, line=line.number, text=line.text, rule=line.rule)
