@@ -66,6 +66,7 @@ OTHER: dict[str, Any] = {
     "found": {"c-7"},
     "external_exit": FAILED,
     "retry_at": 7.0,
+    "retried": "python-code at step 7",
     "started_at": None,
     "restarts": [Restart(7.0, "worker")],
     "hosts": {"h": [7.0]},

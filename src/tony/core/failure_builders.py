@@ -126,6 +126,7 @@ def failure_from_task(
         log=f"logs/{LogName(*task.id, task.session, task.try_, ERR).file}" if ran else None,
         blameless=blameless,
         diagnosis=diagnose(cause, status),
+        step=status.step if status else None,
     )
 
 

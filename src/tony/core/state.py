@@ -48,6 +48,7 @@ class Task:
         retry_at: when it may restart alone in this session; None if that is not decided.
         is_classified: a failure of this task attempt was classified already; its exit is no second one.
         early: its last task attempt ended before `min_uptime`; free: consecutive attempts that do not count.
+        retried: fingerprint of the failure for which something restarted last.
         note: what users should know about it.
 
         container, host: where its executor was launched.
@@ -72,6 +73,7 @@ class Task:
     is_classified: bool = False
     early: bool = False
     free: int = 0
+    retried: str = ""
     note: TaskNote | None = None
     # Observed:
     container: str | None = None

@@ -72,7 +72,7 @@ def _encode_task(task: Task) -> list[object]:
         task.container_ended_at,
         end and [end.kill, end.blameless],
         [task.external_exit is not None, task.external_exit_at],
-        [task.started_at, task.retry_at, task.early, task.free],
+        [task.started_at, task.retry_at, task.early, task.free, task.retried],
         task.started,
         task.is_classified,
         task.launches,

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from resource import struct_rusage
@@ -221,7 +221,7 @@ class ProgramRun:
         await output.wait_ended(_DRAIN_SECONDS)
         await sampler.finish()
         self.exports = self._exports.collect_values() if self._exports else {}
-        return self._classify(output, left, undead, started_at)
+        return replace(self._classify(output, left, undead, started_at), step=sampler.step)
 
     # --- start ----------------------------------------------------------------------------------------------------
 

@@ -164,6 +164,7 @@ class Failure:
         no_restart_reason: why nothing was restarted; empty if no restart was considered.
         diagnosis: its kind, the lines of output that prove it, and what to do; None in records of older versions.
         consequences: tasks that failed because of it.
+        step: the last one that the program reported; None if it reported none.
     """
 
     failure_class: FailureClass
@@ -184,12 +185,20 @@ class Failure:
     facts: FailureFacts | None = None
     diagnosis: Diagnosis | None = None
     consequences: tuple[TaskId, ...] = ()
+    step: float | None = None
 
     @property
     def error_at(self) -> float:
         """Return when the program printed its decisive line, or ended; seconds since the job was accepted."""
         evidence = self.diagnosis.evidence if self.diagnosis else ()
         return self.at - (evidence[0].ago if evidence else 0.0)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a text that is the same for the same error at the same step; empty if one of them is unknown."""
+        if self.step is None or self.diagnosis is None or not self.diagnosis.evidence or self.is_consequence:
+            return ""
+        return f"{self.diagnosis.evidence[0].rule} at step {self.step:g}"
 
     @property
     def is_consequence(self) -> bool:

@@ -34,6 +34,7 @@ class ExitStatus:
         duration: seconds from start to end.
         first_output, last_output: seconds from start to the first and the last output; None without output.
         tail: the last lines of its stderr (of stdout when stderr is empty), oldest first, bounded.
+        step: the last one that it reported; None if it reported none.
         evidence: at most four lines of its output that say why it failed, the decisive one first.
     """
 
@@ -48,6 +49,7 @@ class ExitStatus:
     last_output: float | None = None
     tail: tuple[str, ...] = ()
     evidence: tuple[EvidenceLine, ...] = ()
+    step: float | None = None
 
     @property
     def ok(self) -> bool:

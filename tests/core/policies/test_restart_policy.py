@@ -19,6 +19,7 @@ from tony.core.policies.restart_policy import (
     decide,
 )
 from tony.core.state import Restart, State
+from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import RestartScope
@@ -37,6 +38,32 @@ def failure(cause: str = "program", **more: object) -> Failure:
         **more,
     }
     return Failure(cause=FailureCause(cause), **fields)  # type: ignore[arg-type]
+
+
+def diagnosed_failure(*, retry: bool, step: float | None = None) -> Failure:
+    """A failure with a line of output that says why."""
+    line = EvidenceLine(stream="err", number=1, text="RuntimeError: x", ago=0.0, rule="python-exception")
+    cause, kind = LineMeaning.CAUSE, FailureKind.USER_CODE
+    return failure(step=step, diagnosis=Diagnosis(kind=kind, meaning=cause, retry=retry, evidence=(line,)))
+
+
+def test_what_repeats_itself_is_not_retried() -> None:
+    state = after(max_restarts=3)
+    assert decide(state, diagnosed_failure(retry=True), NOW).restart
+    decision = decide(state, diagnosed_failure(retry=False), NOW)
+    assert (decision.restart, decision.considered) == (False, True)
+    assert not decide(after(max_restarts=0), diagnosed_failure(retry=False), NOW).considered
+
+
+def test_the_same_error_at_the_same_step_is_not_retried_twice() -> None:
+    state = after(max_restarts=3)
+    failed = diagnosed_failure(retry=True, step=500)
+    assert decide(state, failed, NOW).restart
+    state.tasks[task("worker:0")].retried = failed.fingerprint
+    assert "500" in decide(state, failed, NOW).reason
+    assert not decide(state, failed, NOW).restart
+    assert decide(state, diagnosed_failure(retry=True, step=600), NOW).restart
+    assert decide(state, diagnosed_failure(retry=True), NOW).restart
 
 
 def blameless_failure(cause: str = "lost") -> Failure:

@@ -80,7 +80,7 @@ def _note_uptime(state: State, failure: Failure, decision: Decision, *, alone: b
     if not failure.task or not decision.charged:
         return
     task = state.tasks[failure.task]
-    task.early = decision.early
+    task.early, task.retried = decision.early, failure.fingerprint
     if alone:
         return
     for role in state.roles.values():

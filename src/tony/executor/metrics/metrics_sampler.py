@@ -183,6 +183,11 @@ class MetricsSampler:
         if self._interval() > 0:
             self._send_last(self._collect_progress())
 
+    @property
+    def step(self) -> float | None:
+        """The last step that the program reported; None before the first."""
+        return self._collect_progress().get("step")
+
     def _send(self, values: Mapping[str, float], ago: float) -> None:
         """Send a sample and the waiting checkpoints, as far as possible."""
         self._take_checkpoints()
