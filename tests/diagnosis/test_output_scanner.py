@@ -41,6 +41,16 @@ def test_a_flood_after_the_error_does_not_hide_it() -> None:
     assert find_decisive(scan((1.0, f"{TRACEBACK}ValueError: x\n"), (1.1, flood))) == "ValueError: x"
 
 
+def test_the_end_of_a_flood_is_searched() -> None:
+    scanner = OutputScanner("err")
+    for _ in range(100):
+        scanner.feed(b"loss 0.1 error 0.2\n" * 20_000, 1.0)
+    scanner.feed(f"{TRACEBACK}ValueError: x\n".encode(), 1.0)
+    scanner.end(1.0)
+    (line,) = select_evidence([scanner], 2.0)
+    assert (line.text, line.number) == ("ValueError: x", 2_000_004)
+
+
 def test_an_error_that_was_survived_is_not_the_cause() -> None:
     early = f"{TRACEBACK}KeyError: 'survived'\n" + "epoch\n" * 1000
     assert find_decisive(scan((1.0, early), (60.0, f"{TRACEBACK}ValueError: last\n"))) == "ValueError: last"

@@ -1,7 +1,7 @@
 """Finds lines that say why a program failed in its output, while that is written.
 
-Most pieces of output contain none of the words below and are only searched for them and for line ends. Of what is found
-the first lines and the last ones are kept, so that neither an early error nor the last one is lost in a flood.
+Most pieces of output contain none of the words below and are only searched for them and for line ends; of a flood, only
+the beginning and the end are. Of what is found the first lines and the last ones are kept.
 """
 
 from __future__ import annotations
@@ -36,8 +36,12 @@ _MAX_PARTIAL_BYTES = 1 << 16
 #: Lines kept from the beginning, and from the end.
 _FIRST_LINES = 16
 _LAST_LINES = 48
-#: Lines examined closely in one stream: beyond, only what the end of the output contains is.
-_MAX_EXAMINED = 20_000
+#: Bytes of a flood that are searched at once, and a second: of the rest only the end is, once there is time for it.
+_MAX_BUDGET = 16 << 20
+_SEARCHED_PER_SECOND = 4 << 20
+#: Bytes that cost as much to search as one line costs to examine.
+_LINE_COST = 4096
+_MAX_UNSEARCHED_BYTES = 1 << 19
 #: Seconds between two found lines that separate two incidents.
 _INCIDENT_SECONDS = 30.0
 #: Minimum number of lines after an error, and of seconds until the last one, for a program that survived it.
@@ -75,7 +79,9 @@ class OutputScanner:
         self.stream = stream
         self._partial = b""
         self._lines = 0
-        self._examined = 0
+        self._budget = float(_MAX_BUDGET)
+        self._fed_at = 0.0
+        self._unsearched = b""
         self._in_traceback = self._is_chained = False
         self._first: list[FoundLine] = []
         self._last: deque[FoundLine] = deque(maxlen=_LAST_LINES)
@@ -97,21 +103,39 @@ class OutputScanner:
             self._partial = (self._partial + data)[:_MAX_PARTIAL_BYTES]
             return
         whole, self._partial = self._partial + data[:end], data[end:][:_MAX_PARTIAL_BYTES]
-        if self._in_traceback or (self._examined < _MAX_EXAMINED and _contains_word(whole)):
-            self._examine(whole, now)
+        self._budget = min(self._budget + (now - self._fed_at) * _SEARCHED_PER_SECOND, _MAX_BUDGET)
+        self._fed_at = now
+        if self._budget >= 0:
+            self._search_unsearched(now)
+            self._search(whole, now)
         else:
-            self._lines += whole.count(b"\n") or whole.count(b"\r")
+            self._lines += _count_lines(whole)
+            self._unsearched = (self._unsearched + whole)[-_MAX_UNSEARCHED_BYTES:]
 
     def end(self, now: float) -> None:
-        """Take the last line, which may have no end."""
+        """Take the last line, which may have no end, and what was not searched."""
         if self._partial:
             self.feed(b"\n", now)
+        self._search_unsearched(now)
+
+    def _search_unsearched(self, now: float) -> None:
+        text, self._unsearched = self._unsearched, b""
+        if text:
+            self._lines -= _count_lines(text)
+            self._search(text, now)
+
+    def _search(self, whole: bytes, now: float) -> None:
+        self._budget -= len(whole)
+        if self._in_traceback or _contains_word(whole):
+            self._examine(whole, now)
+        else:
+            self._lines += _count_lines(whole)
 
     def _examine(self, whole: bytes, now: float) -> None:
         for line in _LINE_END.split(whole)[:-1]:
             self._lines += 1
             if self._in_traceback or _contains_word(line):
-                self._examined += 1
+                self._budget -= _LINE_COST
                 self._examine_line(line[:_MAX_LINE_BYTES], now)
 
     def _examine_line(self, line: bytes, now: float) -> None:
@@ -143,6 +167,10 @@ class OutputScanner:
             self._first.append(found)
         else:
             self._last.append(found)
+
+
+def _count_lines(text: bytes) -> int:
+    return text.count(b"\n") or text.count(b"\r")
 
 
 def _contains_word(text: bytes) -> bool:
