@@ -81,7 +81,7 @@ async def render_page(page_request: PageRequest) -> Response:
         "failure": report.failure if report.state.value != "succeeded" else None,
         **_select_details(report.failure),
         "tail": _render_tail(report.failure),
-        "root_cause": build_root_cause(report),
+        **_select_root_cause(report),
         "failed_log": _find_failed_log(page_request, report),
         "counts": count_states(report.tasks),
         "tasks": _select_tasks(report.tasks),
@@ -152,6 +152,15 @@ def _render_tail(failure: Failure | None) -> list[Markup]:
         shown, style = ansi_html.render_line(text, style)
         made.append(shown)
     return made
+
+
+def _select_root_cause(report: JobReport) -> dict[str, object]:
+    """Return the root cause, and its lines that the last lines of output do not contain."""
+    cause = build_root_cause(report)
+    if cause is None or report.failure is None:
+        return {"root_cause": None, "evidence": ()}
+    shown = set(report.failure.tail)
+    return {"root_cause": cause, "evidence": [line for line in cause.evidence if line.text not in shown]}
 
 
 def _select_details(failure: Failure | None) -> dict[str, str | None]:
