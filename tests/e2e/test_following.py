@@ -50,3 +50,27 @@ def test_the_python_door(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     again = tony.attach(job.id)
     again.kill()
     assert job.wait(timeout=60).exit_code == 4
+
+
+def test_attach_brings_the_view_back(lab: Lab) -> None:
+    """The follower leaves, the job continues; another one follows it to its end, with its exit code."""
+    gate = lab.root / "gate"
+    command = f"echo before; until test -e {gate}; do sleep 0.1; done; echo after; exit 7"
+    follower = lab.follow("submit", lab.job_file(f'command = "{command}"\n'))
+    job = until(lab.jobs, "a job is there")[0]
+    lab.wait_output(job, "main:0", "before")
+    os.killpg(follower.pid, signal.SIGTERM)
+    _, err = follower.communicate(timeout=60)
+    assert follower.returncode == 128 + signal.SIGTERM
+    assert f"tony attach {job}" in err
+    again = lab.follow("attach", job)
+    assert again.stdout is not None
+    assert any("before" in line for line in again.stdout)  # read until it follows the job
+    gate.touch()
+    out, err = again.communicate(timeout=60)
+    assert again.returncode == 1, out + err
+    assert "after" in out
+    assert f"job {job}" in err
+    ended = lab.tony("attach", job)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "exit code 7" in ended.stderr

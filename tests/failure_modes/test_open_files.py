@@ -106,7 +106,10 @@ def test_commands_with_few_open_files(lab: Lab) -> None:
     xml = file.with_suffix(".xml")
     xml.write_text("<configuration/>", encoding="utf-8")
     words: dict[str, tuple[str, ...]] = {
-        **{name: (name, job) for name in ("status", "logs", "events", "kill", "advise", "history", "pin", "replay")},
+        **{
+            name: (name, job)
+            for name in ("attach", "status", "logs", "events", "kill", "advise", "history", "pin", "replay")
+        },
         **{name: (name, job) for name in ("top", "timeline", "metrics")},
         "compare": ("compare", job, job),
         **{name: (name,) for name in ("list", "waste", "settings", "version")},

@@ -35,6 +35,7 @@ COMMAND_GROUPS = {
         "settings": "List the settings of a job file.",
     },
     "Watch": {
+        "attach": "Follow a job to its end, as `tony submit` does.",
         "status": "Show the status of a job and its tasks.",
         "logs": "Show the output of a job's tasks.",
         "top": "Show what a job's tasks use and their progress.",

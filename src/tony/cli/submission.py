@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tony.cli.options import home, json_option
-from tony.cli.submission_follower import exit_code, follow_to_end
+from tony.cli.submission_follower import describe_detached, follow_and_report
 from tony.cli.submission_signals import InterruptedBySignal, SignalGuard, clean_exit_on_signals
 from tony.cli.terminal.output import print_json, say, warn
 from tony.client.submission import prepare_submission, render_request
 from tony.config.load import Resolved, load
 from tony.isolated_interpreter import settle
-from tony.model.ids import parse_role
-from tony.model.job_report import JobReport, TaskReport
-from tony.model.job_spec import JobSpec
-from tony.model.state_directory import Home, JobFolder
-from tony.model.states import JobState, TaskState
+from tony.model.state_directory import Home
 from tony.schedulers.registry import list_built_in_names
 
 if TYPE_CHECKING:
@@ -99,48 +93,7 @@ def submit_and_follow(
             say(job_id)
         return 0
     settle()
-    stream = sys.stderr if as_json else sys.stdout
-    report = follow_to_end(place, job_id, stream, early, companion)
-    if not tied and (sentence := _describe_outputs(report, place.job(job_id))):
-        say(sentence, to=stream)
-    for name in _find_unmatched_patterns(resolved.spec, report, place.job(job_id)):
-        warn(f"roles.{name}.progress_pattern matched no line of the output")
-    if as_json:
-        print_json(report)
-    return exit_code(report)
-
-
-def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
-    """Return a sentence with the place of files written to relative paths; empty if no program has run."""
-    tasks = [task for task in report.tasks if _has_run(task)]
-    if not tasks:
-        return ""
-    work_folders = [folder.work_of(task.id) for task in tasks]
-    if not any(map(os.path.isdir, work_folders)):
-        return (
-            "Files your program wrote to relative paths were removed with their containers; write results to an"
-            " absolute path on a shared file system"
-        )
-    where = work_folders[0] if len(tasks) == 1 else f"{folder.work}/, one folder per task"
-    return f"Files your program wrote to relative paths are in: {where}"
-
-
-def _find_unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder) -> list[str]:
-    """Return the roles of a succeeded job that have a `progress_pattern`, and of which no step is known."""
-    names = [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
-    if not names or report.state is not JobState.SUCCEEDED or not os.path.exists(folder.metrics):
-        return []
-    from tony.history.metrics_reader import Metrics
-
-    with Metrics(folder.metrics) as metrics:
-        known = {parse_role(progress.task) for progress in metrics.progress()}
-    return [name for name in names if name not in known]
-
-
-def _has_run(task: TaskReport) -> bool:
-    """Return True if the program of a task was started, or may have been; for a job that has ended."""
-    ended = task.exit_code is not None or task.signal is not None
-    return ended or task.state in (TaskState.SUCCEEDED, TaskState.LOST)
+    return follow_and_report(place, job_id, resolved.spec, as_json=as_json, early=early, companion=companion)
 
 
 def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
@@ -161,7 +114,7 @@ def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
             if not ended or early.tied:
                 early.begin(pressed=1, ended_by=ended or signal.SIGINT)
                 return job_id
-            warn(f"job {job_id} continues; stop it with: tony kill {job_id}")
+            warn(describe_detached(job_id))
         if ended:
             raise click.exceptions.Exit(128 + ended) from None
         raise

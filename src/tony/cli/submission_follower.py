@@ -1,9 +1,10 @@
-"""Follows a job from its submission to its end, as lines or a live table; Ctrl-C stops or kills it meanwhile."""
+"""Follows a job to its end, as lines or a live table, and reports the outcome; Ctrl-C stops or kills it meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -14,22 +15,59 @@ import click
 
 from tony.cli.plain_status import PlainView
 from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
-from tony.cli.terminal.output import knows_sequences, say_all, warn
+from tony.cli.terminal.output import knows_sequences, print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import ExitCode, TonyError, raise_first_error
 from tony.jobs.actions import kill
 from tony.jobs.failure_text import format_report
 from tony.jobs.job_follower import Viewer, follow
-from tony.model.job_report import JobReport
-from tony.model.state_directory import Home
-from tony.model.states import JobState
+from tony.model.ids import parse_role
+from tony.model.job_report import JobReport, TaskReport
+from tony.model.job_spec import JobSpec
+from tony.model.state_directory import Home, JobFolder
+from tony.model.states import JobState, TaskState
 
 #: A coroutine that runs while a job is followed, with the view for its messages; cancelled when the job has ended.
 Companion = Callable[[Home, str, Viewer], Coroutine[Any, Any, None]]
 
 
+def follow_and_report(
+    home: Home,
+    job_id: str,
+    spec: JobSpec,
+    *,
+    as_json: bool,
+    early: SignalGuard | None = None,
+    companion: Companion | None = None,
+    tail: int | None = None,
+) -> int:
+    """Follow a job to its end, print where its files are, and return the exit code.
+
+    Args:
+        as_json: print the last report as JSON on standard output, everything else on standard error.
+        early: see `follow_to_end`.
+        companion: see `follow_to_end`.
+        tail: lines of each stream to begin with; None for all.
+    """
+    early = early or SignalGuard()
+    stream = sys.stderr if as_json else sys.stdout
+    report = follow_to_end(home, job_id, stream, early, companion, tail)
+    if not early.tied and (sentence := _describe_outputs(report, home.job(job_id))):
+        say(sentence, to=stream)
+    for name in _find_unmatched_patterns(spec, report, home.job(job_id)):
+        warn(f"roles.{name}.progress_pattern matched no line of the output")
+    if as_json:
+        print_json(report)
+    return exit_code(report)
+
+
 def follow_to_end(
-    home: Home, job_id: str, story: TextIO, early: SignalGuard | None = None, companion: Companion | None = None
+    home: Home,
+    job_id: str,
+    story: TextIO,
+    early: SignalGuard | None = None,
+    companion: Companion | None = None,
+    tail: int | None = None,
 ) -> JobReport:
     """Follow a job to its end and return its last report. Ctrl-C stops the job, a second one kills it, a third leaves.
 
@@ -39,6 +77,7 @@ def follow_to_end(
         story: the stream for status changes and output.
         early: Ctrl-C pressed before, which counts as well; and whether the job is tied to this process.
         companion: runs meanwhile.
+        tail: lines of each stream to begin with; None for all.
 
     Raises:
         KeyboardInterrupt: the user left before the end of the job.
@@ -47,16 +86,21 @@ def follow_to_end(
     early = early or SignalGuard()
     try:
         with create_view(story) as view:
-            report = asyncio.run(_follow(home, job_id, view, early, companion))
+            report = asyncio.run(_follow(home, job_id, view, early, companion, tail))
         story.flush()
     except (OSError, click.exceptions.Exit):  # the reader has gone, or the disk is full
         with contextlib.suppress(OSError, ValueError):
-            warn(f"job {job_id} continues; stop it with: tony kill {job_id}")
+            warn(describe_detached(job_id))
         raise
     say_all(format_report(report), to=sys.stderr)
     if early.ended_by:
         raise click.exceptions.Exit(128 + early.ended_by)
     return report
+
+
+def describe_detached(job_id: str) -> str:
+    """Return the message that a job continues without its follower."""
+    return f"job {job_id} continues; stop it with: tony kill {job_id}, follow it again with: tony attach {job_id}"
 
 
 def exit_code(report: JobReport) -> int:
@@ -66,15 +110,53 @@ def exit_code(report: JobReport) -> int:
     return ExitCode.SUCCEEDED if report.state is JobState.SUCCEEDED else ExitCode.BUG
 
 
+def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
+    """Return a sentence with the place of files written to relative paths; empty if no program has run."""
+    tasks = [task for task in report.tasks if _has_run(task)]
+    if not tasks:
+        return ""
+    work_folders = [folder.work_of(task.id) for task in tasks]
+    if not any(map(os.path.isdir, work_folders)):
+        return (
+            "Files your program wrote to relative paths were removed with their containers; write results to an"
+            " absolute path on a shared file system"
+        )
+    where = work_folders[0] if len(tasks) == 1 else f"{folder.work}/, one folder per task"
+    return f"Files your program wrote to relative paths are in: {where}"
+
+
+def _find_unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder) -> list[str]:
+    """Return the roles of a succeeded job that have a `progress_pattern`, and of which no step is known."""
+    names = [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
+    if not names or report.state is not JobState.SUCCEEDED or not os.path.exists(folder.metrics):
+        return []
+    from tony.history.metrics_reader import Metrics
+
+    with Metrics(folder.metrics) as metrics:
+        known = {parse_role(progress.task) for progress in metrics.progress()}
+    return [name for name in names if name not in known]
+
+
+def _has_run(task: TaskReport) -> bool:
+    """Return True if the program of a task was started, or may have been; for a job that has ended."""
+    ended = task.exit_code is not None or task.signal is not None
+    return ended or task.state in (TaskState.SUCCEEDED, TaskState.LOST)
+
+
 async def _follow(
-    home: Home, job_id: str, view: TerminalViewer, early: SignalGuard, companion: Companion | None
+    home: Home,
+    job_id: str,
+    view: TerminalViewer,
+    early: SignalGuard,
+    companion: Companion | None,
+    tail: int | None,
 ) -> JobReport:
     with raise_first_error():
         async with asyncio.TaskGroup() as group:
             with _SignalHandlers(home, job_id, view, group, early).install():
                 others = [group.create_task(companion(home, job_id, view))] if companion else []
                 others.append(group.create_task(view.poll_progress(home, job_id)))
-                report = await follow(home, job_id, view, ages=view.shows_ages)
+                report = await follow(home, job_id, view, keep=tail, ages=view.shows_ages)
                 for other in others:
                     other.cancel()
                 return report

@@ -1,0 +1,45 @@
+"""`tony attach JOB`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tony.cli.open_job import load_report
+from tony.cli.options import Count, job_argument, job_id, json_option
+from tony.cli.terminal.output import print_json, say, say_all
+from tony.history.job_record import record_of
+from tony.jobs.failure_text import format_outcome, format_report
+from tony.model.job_report import JobReport
+
+
+@click.command("attach")
+@job_argument
+@click.option("-n", "--tail", type=Count(0), help="Start with the last N lines of each stream.")
+@json_option("Print the last report as JSON; all else on standard error.")
+def command(job: str, tail: int | None, as_json: bool) -> int:
+    """Follow JOB to its end, as `tony submit` does after the submission.
+
+    Prints its output from the beginning, or with --tail the end of it. Of a job that has ended, print the final report.
+    Exit codes and Ctrl-C as with `tony submit`.
+    """
+    home, name = job_id(job)
+    report = load_report(home, name)
+    # late: help, and the report of a job that has ended, do not wait for what talks to a job
+    from tony.cli.submission_follower import exit_code, follow_and_report
+
+    if not report.state.ended:
+        return follow_and_report(home, name, record_of(home, name).spec, as_json=as_json, tail=tail)
+    _print_report(report, as_json=as_json)
+    return exit_code(report)
+
+
+def _print_report(report: JobReport, *, as_json: bool) -> None:
+    failure = format_report(report)
+    if failure:
+        say_all(failure, to=sys.stderr)
+    elif not as_json:
+        say(format_outcome(report))
+    if as_json:
+        print_json(report)
