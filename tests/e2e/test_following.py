@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
@@ -74,3 +75,24 @@ def test_attach_brings_the_view_back(lab: Lab) -> None:
     ended = lab.tony("attach", job)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "exit code 7" in ended.stderr
+
+
+def test_rerun_has_the_code_of_the_first_run(lab: Lab) -> None:
+    """Although the source has changed since; with --restage it has the new one. Secrets are given again."""
+    head = 'command = "python x.py"\nenv = { API_TOKEN = "a-secret-value" }\nparams = { lr = "1" }\n'
+    file = lab.job_file(head, {"x.py": "import os\nprint('first', len(os.environ['API_TOKEN']))\n"})
+    assert lab.submit(file).returncode == 0
+    job = lab.only_job()
+    lab.file("x.py", "print('second')\n")
+    refused = lab.tony("rerun", job)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--env API_TOKEN" in refused.stderr
+    again = lab.tony("rerun", job, "--env", "API_TOKEN", env={"API_TOKEN": "12345678"})
+    assert again.returncode == 0, again.stderr
+    assert "first 8" in again.stdout
+    other = lab.tony("rerun", job, "--env", "API_TOKEN=12345678", "--restage", "--set", "name=other", "--json")
+    assert other.returncode == 0, other.stderr
+    assert "second" in other.stderr
+    assert json.loads(other.stdout)["name"] == "other"
+    detached = lab.tony("rerun", job, "--env", "API_TOKEN=12345678", "--detach")
+    assert lab.wait(detached.stdout.strip())["state"] == "succeeded"

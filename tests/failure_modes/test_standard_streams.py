@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.on_change("cli", "jobs", "client", "w
 LINES: dict[str, tuple[str, ...]] = {
     "submit": ("submit {file}", "submit {file} --detach", "submit {file} --json", "submit {file} --dry-run"),
     "run": ("run -- echo up",),
+    "rerun": ("rerun {job}", "rerun {job} --detach", "rerun {job} --json", "rerun {job} --dry-run"),
     "attach": ("attach {job}", "attach {job} --json"),
     "status": ("status {job}", "status {job} --json"),
     "logs": ("logs {job}", "logs -f {job}", "logs --json {job}"),

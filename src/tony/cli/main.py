@@ -30,6 +30,7 @@ COMMAND_GROUPS = {
     "Run": {
         "submit": "Submit a job file and follow the job to its end.",
         "run": "Run a command as a job, without a job file.",
+        "rerun": "Submit a job again, with its settings and its files.",
         "notebook-submit": "Run a notebook on the cluster and forward its port to this machine.",
         "validate": "Check a job file without running it.",
         "settings": "List the settings of a job file.",

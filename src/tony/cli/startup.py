@@ -6,7 +6,7 @@ import os
 import sys
 
 #: Commands that start a job, nearly always with the local scheduler.
-_SUBMIT_COMMANDS = ("run", "submit")
+_SUBMIT_COMMANDS = ("run", "submit", "rerun")
 #: Exit code of Unix programs for SIGINT.
 _INTERRUPTED = 130
 #: Modules of both the client and the AM: loaded once, before the AM is forked.

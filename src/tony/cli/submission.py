@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +22,7 @@ from tony.schedulers.registry import list_built_in_names
 
 if TYPE_CHECKING:
     from tony.cli.submission_follower import Companion
+    from tony.client.staged_copy import StagedCopy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,15 +40,33 @@ def submit_options(function: F) -> F:
 
 def setting_options(function: F) -> F:
     """Add the options --scheduler, --set, --param."""
+    scheduler = click.option(
+        "--scheduler", metavar="NAME", help=f"Scheduler to use: {' or '.join(list_built_in_names())}."
+    )
+    return scheduler(changing_options(function))
+
+
+def changing_options(function: F) -> F:
+    """Add the options --set, --param."""
     for option in (
         click.option("--param", "params", multiple=True, metavar="NAME=VALUE", help="Value of {params.NAME}."),
         click.option(
             "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting: roles.worker.memory=2g."
         ),
-        click.option("--scheduler", metavar="NAME", help=f"Scheduler to use: {' or '.join(list_built_in_names())}."),
     ):
         function = option(function)
     return function
+
+
+def parse_variable(text: str) -> tuple[str, str]:
+    """Return name and value of `NAME=VALUE`, or of `NAME` with the value of the present environment."""
+    name, equals, value = text.partition("=")
+    if equals and not name.strip():
+        raise click.BadParameter(f"{text!r}: write NAME=VALUE", param_hint="--env")
+    if not equals and text not in os.environ:
+        message = f"{text!r} is not set in your environment (or not exported). Write NAME=VALUE."
+        raise click.BadParameter(message, param_hint="--env")
+    return (name.strip(), value) if equals else (text, os.environ[text])
 
 
 def load_job_file(job_file: str, scheduler: str | None, sets: Iterable[str], params: Iterable[str]) -> Resolved:
@@ -67,6 +87,7 @@ def submit_and_follow(
     as_json: bool = False,
     tied: bool = False,
     companion: Companion | None = None,
+    earlier: StagedCopy | None = None,
 ) -> int:
     """Submit a job, follow it unless detached, and return the exit code.
 
@@ -76,6 +97,7 @@ def submit_and_follow(
         as_json: JSON on standard output, everything else on standard error.
         tied: stop the job whenever this process is stopped.
         companion: runs while the job is followed.
+        earlier: staged files of an earlier job to use; None to stage those of the job.
 
     Raises:
         ConfigError: the job can never run. Nothing was started.
@@ -85,7 +107,7 @@ def submit_and_follow(
         print_json(render_request(resolved, place), pretty=True)
         return 0
     early = SignalGuard(tied=tied)
-    job_id = _submit(resolved, place, early)
+    job_id = _submit(resolved, place, early, earlier)
     if detach:
         if as_json:
             print_json({"job": job_id, "folder": str(place.job(job_id).path)})
@@ -96,11 +118,14 @@ def submit_and_follow(
     return follow_and_report(place, job_id, resolved.spec, as_json=as_json, early=early, companion=companion)
 
 
-def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
+def _submit(resolved: Resolved, place: Home, early: SignalGuard, earlier: StagedCopy | None) -> str:
     ready = None
     try:
         # Staging blocks; outside an event loop Ctrl-C interrupts it at once.
-        with clean_exit_on_signals(), prepare_submission(resolved, place, lambda notice: warn(str(notice))) as ready:
+        with (
+            clean_exit_on_signals(),
+            prepare_submission(resolved, place, lambda notice: warn(str(notice)), earlier) as ready,
+        ):
             job_id = asyncio.run(ready.submit())
             early.begin()
             return job_id

@@ -15,6 +15,7 @@ from pathlib import Path
 import tony
 from tony import clock
 from tony.client.credential_creation import make_credentials
+from tony.client.staged_copy import StagedCopy
 from tony.client.staging import OnNotice, SubmissionNotice, stage
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
@@ -103,11 +104,14 @@ class Prepared:
 
 
 @contextmanager
-def prepare_submission(resolved: Resolved, home: Home, on_notice: OnNotice) -> Iterator[Prepared]:
+def prepare_submission(
+    resolved: Resolved, home: Home, on_notice: OnNotice, earlier: StagedCopy | None = None
+) -> Iterator[Prepared]:
     """Check, stage and record a job. Blocking. If the body fails, the job is removed.
 
     Args:
         on_notice: receives messages, such as the size of packed folders.
+        earlier: staged files of an earlier job to use; None to stage those of the job.
 
     Raises:
         ConfigError: the scheduler can never run it, or its files cannot be staged. Nothing was created.
@@ -128,14 +132,18 @@ def prepare_submission(resolved: Resolved, home: Home, on_notice: OnNotice) -> I
     now = clock.wall()
     folder = _create_folder(home, resolved.spec.scheduler, submitter.allocate_job_id(), now)
     with aborted_submissions.mark_submission(home, folder.job_id), _remove_unless_accepted(folder) as accepted:
-        staged = stage(
-            resolved.spec,
-            home,
-            folder,
-            on_notice,
-            sources=resolved.sources,
-            same_host=same_host,
-            remote_files=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
+        staged = (
+            earlier.link(home, folder)
+            if earlier
+            else stage(
+                resolved.spec,
+                home,
+                folder,
+                on_notice,
+                sources=resolved.sources,
+                same_host=same_host,
+                remote_files=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
+            )
         )
         record = _build_record(resolved, folder, staged, now)
         write_json(folder.credentials, to_plain(credentials()))

@@ -82,6 +82,7 @@ def load(
     site_files: Iterable[Path] | None = None,
     overrides_source: str | Callable[[Key], str] = SOURCE,
     flags: Flags | None = None,
+    is_staged: bool = False,
 ) -> Resolved:
     """Load a job from all its sources; later arguments are stronger.
 
@@ -96,6 +97,7 @@ def load(
         site_files: weakest first; `/etc/tony/tony.toml` and `~/.config/tony/tony.toml` by default.
         overrides_source: the source reported for `overrides` and `assumed`, or for each of their values.
         flags: flags of LinkedIn TonY, which also name the settings file; instead of `job_file`.
+        is_staged: the job's files are staged already, so that they need not exist.
 
     Raises:
         ConfigError: all errors that were found, in the order of their sources.
@@ -104,6 +106,7 @@ def load(
     cwd = _find_current_folder() if cwd is None else cwd
     site_files = default_site_files(environ) if site_files is None else site_files
     stack = _read_files(job_file, flags, site_files, environ, cwd)
+    stack.is_staged = is_staged
     if assumed is not None:
         stack.own.insert(0, from_call(assumed, cwd, overrides_source))
     known = stack.merge()
@@ -127,6 +130,7 @@ class _LayerStack:
     Attributes:
         below: defaults and site files, weakest first; own: of the job itself.
         complete: every file was read, so settings can be checked against each other.
+        is_staged: see `load`.
     """
 
     sites: list[Site]
@@ -136,6 +140,7 @@ class _LayerStack:
     below: list[Layer] = field(default_factory=list)
     own: list[Layer] = field(default_factory=list)
     notes: tuple[Note, ...] = ()
+    is_staged: bool = False
 
     def merge(self) -> Branch:
         """Return all layers as one."""
@@ -182,6 +187,7 @@ def _resolve(stack: _LayerStack, known: Branch, param_layer: Layer, cwd: Path) -
     """
     problems, own = stack.problems, stack.own
     values = read(stack.merge())
+    values.is_staged = stack.is_staged
     values.origin = None if stack.job_file is None else _format_job_file(stack.job_file)
     known_framework = check_plugin_names(values)
     problems += check_finals(stack.sites, own)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import PurePath
 from typing import Any
@@ -11,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.cli.options import Count, TextType
-from tony.cli.submission import setting_options, submit_and_follow, submit_options
+from tony.cli.submission import parse_variable, setting_options, submit_and_follow, submit_options
 from tony.config.files.overrides import parse_flag_value
 from tony.config.load import load
 from tony.config.table.settings_table import Key
@@ -156,7 +155,7 @@ def command(
         "source": source or None,
         "framework": framework,
         "python": python,
-        "env": dict(map(_parse_variable, variables)) or None,
+        "env": dict(map(parse_variable, variables)) or None,
         "files": list(files) or None,
         "scheduler": scheduler,
     }
@@ -210,16 +209,6 @@ def _parse_roles(instances: int | None, texts: tuple[str, ...], each: dict[str, 
             **{key: parse_flag_value(value) for key, value in own.items()},
         }
     return roles
-
-
-def _parse_variable(text: str) -> tuple[str, str]:
-    """Return name and value of `NAME=VALUE`, or of `NAME` with the value of the present environment."""
-    if "=" in text:
-        return _parse_pair(text, "--env")
-    if text not in os.environ:
-        message = f"{text!r} is not set in your environment (or not exported). Write NAME=VALUE."
-        raise click.BadParameter(message, param_hint="--env")
-    return text, os.environ[text]
 
 
 def _parse_pair(text: str, option: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from tony.config.table.layers import Branch, quote
 from tony.config.table.path_settings import find_same_names
 from tony.config.table.settings_table import MAX_INSTANCES, Key
 from tony.config.table.value_conversion import ELASTIC_EXAMPLE, MAX_ARGUMENT
+from tony.model.file_entry import is_archive
 from tony.model.job_spec import NOTICES, Command, JobSpec
 from tony.model.masking import is_reference
 from tony.model.placeholders import check as placeholder_errors
@@ -410,16 +411,18 @@ def _files(spec: JobSpec, values: ValueTable) -> None:
     owners: list[tuple[Key, str | None, Sequence[str | None]]] = [((), spec.python, spec.files)]
     owners += [(("roles", name), role.python, role.files) for name, role in spec.roles.items()]
     for place, python, files in owners:
-        _add_error_if(values, (*place, "python"), python and path_settings.python_error(python))
+        if python and not (values.is_staged and is_archive(python)):
+            _add_error_if(values, (*place, "python"), path_settings.python_error(python))
         files = values.partial.get((*place, "files"), files)
         for number, entry in enumerate(files):
-            error = entry and path_settings.entry_error(entry)
+            error = path_settings.entry_error(entry) if entry and not values.is_staged else None
             if error:
                 values.add_error((*place, "files"), error, item=number)
         for number, name in find_same_names(files):
             message = f"two files have the name {value_format.format_name(name)}. Rename one: path::other-name."
             values.add_error((*place, "files"), message, item=number)
-    _add_error_if(values, ("source",), spec.source and path_settings.source_error(spec.source))
+    if spec.source and not values.is_staged:
+        _add_error_if(values, ("source",), path_settings.source_error(spec.source))
 
 
 def _add_error_if(values: ValueTable, key: Key, error: str | None) -> None:

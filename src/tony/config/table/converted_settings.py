@@ -83,6 +83,7 @@ class ValueTable:
         tables: key -> the strongest layer that has this table.
         secret: names that the job declares as secret.
         origin: the job file, the source of errors about missing keys; None without one.
+        is_staged: the job's files are staged already, so that they need not exist.
     """
 
     found: dict[Key, ConvertedValue] = field(default_factory=dict)
@@ -95,6 +96,7 @@ class ValueTable:
     origin: str | None = None
     problems: list[Problem] = field(default_factory=list)
     secret: frozenset[str] = frozenset()
+    is_staged: bool = False
 
     def value(self, key: Key) -> Any:
         """Return the canonical value of a key; None if it was not set."""
