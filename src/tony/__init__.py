@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         AfterCondition,
         DistributedMode,
         FailurePolicy,
+        OnInterrupt,
         OnTimeout,
         RoleKind,
         StopOn,
@@ -55,7 +56,9 @@ _MODULES = {
     "tony.model.job_spec": "JobSpec Notify Resources Role TimeoutAfter Timeouts",
     "tony.model.job_report": "JobReport TaskReport",
     "tony.model.states": "JobState TaskState",
-    "tony.model.setting_choices": "AfterCondition DistributedMode FailurePolicy OnTimeout RoleKind StopOn TlsMode",
+    "tony.model.setting_choices": (
+        "AfterCondition DistributedMode FailurePolicy OnInterrupt OnTimeout RoleKind StopOn TlsMode"
+    ),
 }
 
 __all__ = [
@@ -71,6 +74,7 @@ __all__ = [
     "JobState",
     "KilledError",
     "Notify",
+    "OnInterrupt",
     "OnTimeout",
     "PlatformError",
     "Portal",

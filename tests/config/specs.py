@@ -17,6 +17,7 @@ from tony.model.setting_choices import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,
+    OnInterrupt,
     OnTimeout,
     ReservedPort,
     RestartScope,
@@ -116,6 +117,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         log_limit=draw(st.integers(1024, 2**50)),
         tls=draw(st.sampled_from(TlsMode)),
         notify=draw(_notify),
+        on_interrupt=draw(st.sampled_from(OnInterrupt)),
         scheduler_settings=draw(st.sampled_from([{}, {"gpus": 3}, {"memory": MIB, "ledger": "/there"}])),
     )
 
@@ -235,6 +237,7 @@ def as_tables(spec: JobSpec) -> dict[str, Any]:
         "log_limit": format_exact_size(spec.log_limit),
         "tls": spec.tls.value,
         **({} if spec.notify.webhook is None else {"notify": _notices(spec.notify)}),
+        "on_interrupt": spec.on_interrupt.value,
         "scheduler": {"name": spec.scheduler, spec.scheduler: _scheduler(spec)},
         "roles": {name: _role(role) for name, role in spec.roles.items()},
     }

@@ -26,6 +26,8 @@ from tony.model.state_directory import Home
 
 #: Seconds between two requests for the progress.
 _PROGRESS_SECONDS = 2.0
+#: Rows of a narrow terminal that a question may take.
+_QUESTION_ROWS = 2
 _DIM = "\x1b[2m{}\x1b[0m"
 
 
@@ -43,11 +45,14 @@ class LiveView:
         self._table = LiveRegion(stream)
         self._report: JobReport | None = None
         self._progress = ""
+        self._rows: list[str] = []
+        self._question = ""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._question = ""
         self._draw((), [])
 
     def on_report(self, report: JobReport) -> None:
@@ -55,7 +60,7 @@ class LiveView:
         lines = self._changes.describe(report, clock.monotonic())
         size = find_size(self._stream)
         rows = format_live_table(report, clock.wall(), size.columns - 1, max(3, size.lines // 3), self._progress)
-        self._draw(map(self._dim_text, lines), rows[: max(1, size.lines - 1)])
+        self._draw(map(self._dim_text, lines), rows[: max(1, size.lines - _QUESTION_ROWS - 1)])
 
     async def poll_progress(self, home: Home, job_id: str) -> None:
         """Keep the progress of the running job current, until cancelled."""
@@ -76,13 +81,18 @@ class LiveView:
         self.on_notice(self._changes.open_session(session, reason))
 
     def on_output(self, lines: Sequence[LogLine]) -> None:
-        self._draw(map(self._logs.format_line, lines), self._table.rows)
+        self._draw(map(self._logs.format_line, lines), self._rows)
 
     def on_notice(self, text: str) -> None:
-        self._draw([self._dim_text(text)], self._table.rows)
+        self._draw([self._dim_text(text)], self._rows)
+
+    def show_question(self, text: str) -> None:
+        self._question = text
+        self._draw((), self._rows)
 
     def _dim_text(self, text: str) -> str:
         return _DIM.format(escape(text)) if self._coloured else escape(text)
 
     def _draw(self, above: Iterable[str], rows: list[str]) -> None:
-        self._table.draw(rows, above)
+        self._rows = rows
+        self._table.draw([*rows, self._question] if self._question else rows, above)

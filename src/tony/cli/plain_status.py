@@ -42,6 +42,10 @@ class PlainView:
     def on_notice(self, text: str) -> None:
         self._say(text)
 
+    def show_question(self, text: str) -> None:
+        if text:
+            self._say(text)
+
     async def poll_progress(self, home: Home, job_id: str) -> None:
         """Return at once: lines show no progress."""
 

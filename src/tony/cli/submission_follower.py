@@ -9,10 +9,12 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, ClassVar, Protocol, TextIO
 
 import click
 
+from tony.cli.interrupt_question import InterruptQuestion
 from tony.cli.plain_status import PlainView
 from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import knows_sequences, print_json, say, say_all, warn
@@ -24,6 +26,7 @@ from tony.jobs.job_follower import Viewer, follow
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
+from tony.model.setting_choices import OnInterrupt
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 
@@ -51,7 +54,7 @@ def follow_and_report(
     """
     early = early or SignalGuard()
     stream = sys.stderr if as_json else sys.stdout
-    report = follow_to_end(home, job_id, stream, early, companion, tail)
+    report = follow_to_end(home, job_id, stream, early, companion, tail, spec.on_interrupt)
     if not early.tied and (sentence := _describe_outputs(report, home.job(job_id))):
         say(sentence, to=stream)
     for name in _find_unmatched_patterns(spec, report, home.job(job_id)):
@@ -68,8 +71,12 @@ def follow_to_end(
     early: SignalGuard | None = None,
     companion: Companion | None = None,
     tail: int | None = None,
+    on_interrupt: OnInterrupt = OnInterrupt.STOP,
 ) -> JobReport:
     """Follow a job to its end and return its last report. Ctrl-C stops the job, a second one kills it, a third leaves.
+
+    With `OnInterrupt.ASK` the first Ctrl-C on a terminal only asks, with `OnInterrupt.DETACH` it leaves. Neither holds
+    for a job that is tied to this process.
 
     The failure of a job is explained on standard error, the root cause first.
 
@@ -78,15 +85,18 @@ def follow_to_end(
         early: Ctrl-C pressed before, which counts as well; and whether the job is tied to this process.
         companion: runs meanwhile.
         tail: lines of each stream to begin with; None for all.
+        on_interrupt: the effect of the first Ctrl-C.
 
     Raises:
         KeyboardInterrupt: the user left before the end of the job.
-        Exit: a signal ended a job that is tied to this process.
+        Exit: a signal ended a job that is tied to this process, or the user has detached from the job.
     """
     early = early or SignalGuard()
+    if early.tied or (on_interrupt is OnInterrupt.ASK and not is_terminal(story)):
+        on_interrupt = OnInterrupt.STOP
     try:
         with create_view(story) as view:
-            report = asyncio.run(_follow(home, job_id, view, early, companion, tail))
+            report = asyncio.run(_follow(home, job_id, view, early, companion, tail, on_interrupt))
         story.flush()
     except (OSError, click.exceptions.Exit):  # the reader has gone, or the disk is full
         with contextlib.suppress(OSError, ValueError):
@@ -150,10 +160,11 @@ async def _follow(
     early: SignalGuard,
     companion: Companion | None,
     tail: int | None,
+    on_interrupt: OnInterrupt,
 ) -> JobReport:
     with raise_first_error():
         async with asyncio.TaskGroup() as group:
-            with _SignalHandlers(home, job_id, view, group, early).install():
+            with _SignalHandlers(home, job_id, view, group, early, on_interrupt).install():
                 others = [group.create_task(companion(home, job_id, view))] if companion else []
                 others.append(group.create_task(view.poll_progress(home, job_id)))
                 report = await follow(home, job_id, view, keep=tail, ages=view.shows_ages)
@@ -165,7 +176,15 @@ async def _follow(
 class _SignalHandlers:
     """Handles Ctrl-C and the termination signals while a job is followed."""
 
-    def __init__(self, home: Home, job_id: str, view: Viewer, group: asyncio.TaskGroup, early: SignalGuard) -> None:
+    def __init__(
+        self,
+        home: Home,
+        job_id: str,
+        view: TerminalViewer,
+        group: asyncio.TaskGroup,
+        early: SignalGuard,
+        on_interrupt: OnInterrupt,
+    ) -> None:
         self._home = home
         self._job_id = job_id
         self._view = view
@@ -173,7 +192,11 @@ class _SignalHandlers:
         self._early = early
         self._pressed = 0
         self._left_by: signal.Signals | None = None
+        self._is_detached = False
+        self._on_interrupt = on_interrupt
         self._following = asyncio.current_task()
+        stop = partial(self._stop, signal.SIGINT)
+        self._question = InterruptQuestion(view, {"s": stop, "d": self._detach, "c": self._continue})
 
     @contextmanager
     def install(self) -> Iterator[None]:
@@ -192,12 +215,13 @@ class _SignalHandlers:
         try:
             yield
         except asyncio.CancelledError:
-            if self._left_by is signal.SIGINT:
+            if self._left_by is signal.SIGINT and not self._is_detached:
                 raise KeyboardInterrupt from None
             if self._left_by is not None:
                 raise click.exceptions.Exit(128 + self._left_by) from None
             raise
         finally:
+            self._question.close()
             for number in handled:
                 loop.remove_signal_handler(number)
 
@@ -207,6 +231,21 @@ class _SignalHandlers:
             self._following.cancel()
 
     def _press(self, number: signal.Signals) -> None:
+        """Handle a signal that stops the job, unless the user is to be asked or wants to detach."""
+        if self._pressed == 0 and self._on_interrupt is OnInterrupt.DETACH:
+            self._detach()
+        elif self._pressed or self._on_interrupt is not OnInterrupt.ASK or not self._question.open():
+            self._question.close()
+            self._stop(number)
+
+    def _detach(self) -> None:
+        self._is_detached = True
+        self._leave(signal.SIGINT)
+
+    def _continue(self) -> None:
+        self._view.on_notice(f"Job {self._job_id} continues")
+
+    def _stop(self, number: signal.Signals) -> None:
         self._pressed += 1
         self._early.note(number)
         on = "" if number is signal.SIGINT else f" on {number.name}"
@@ -236,6 +275,9 @@ class TerminalViewer(Viewer, Protocol):
     """
 
     shows_ages: ClassVar[bool]
+
+    def show_question(self, text: str) -> None:
+        """Show a question until it is answered; an empty text removes it."""
 
     async def poll_progress(self, home: Home, job_id: str) -> None:
         """Keep the displayed progress of the running job current, until cancelled."""

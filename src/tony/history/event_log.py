@@ -225,8 +225,8 @@ def settings_digest(spec: JobSpec) -> str:
     """Return a digest of the settings that influence decisions; equal with and without secrets.
 
     Left out are tags, permissions, notifications, environment variables, parameters and scheduler settings (which may
-    hold secrets), `orphan_grace` and `am_attempts`. Settings at their default are left out, too, so that settings
-    added by a later version do not change the digest.
+    hold secrets), `orphan_grace`, `am_attempts` and `on_interrupt`. Settings at their default are left out, too,
+    so that settings added by a later version do not change the digest.
     """
     spec = redact(spec)  # of commands
     roles = {name: replace(role, env={}) for name, role in spec.roles.items()}
@@ -245,6 +245,7 @@ def settings_digest(spec: JobSpec) -> str:
         orphan_grace=defaults.orphan_grace,
         am_attempts=defaults.am_attempts,
         notify=defaults.notify,
+        on_interrupt=defaults.on_interrupt,
     )
     content = {
         "job": _differences(relevant, JobSpec()),

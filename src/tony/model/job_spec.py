@@ -12,6 +12,7 @@ from tony.model.setting_choices import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,
+    OnInterrupt,
     OnTimeout,
     RestartScope,
     RoleKind,
@@ -167,6 +168,7 @@ class JobSpec(JobProgramSettings):
             default.
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
         metrics_interval: seconds between two metric samples; longer in large jobs; 0: none are taken.
+        on_interrupt: the effect of Ctrl-C where the job is followed.
         scheduler: the scheduler's name; its own settings are in `scheduler_settings`.
     """
 
@@ -204,6 +206,7 @@ class JobSpec(JobProgramSettings):
     metrics_interval: float = 5.0
     tls: TlsMode = TlsMode.AUTO
     notify: Notify = field(default_factory=Notify)
+    on_interrupt: OnInterrupt = OnInterrupt.ASK
     scheduler: str = DEFAULT_SCHEDULER
     scheduler_settings: Mapping[str, SettingValue] = field(default_factory=dict)
 

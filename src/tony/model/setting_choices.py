@@ -72,6 +72,14 @@ class OnTimeout(Enum):
     IGNORE = "ignore"  #: the role becomes untracked
 
 
+class OnInterrupt(Enum):
+    """The effect of the first Ctrl-C on a job that is followed."""
+
+    ASK = "ask"  #: a question on a terminal; elsewhere the job stops
+    STOP = "stop"
+    DETACH = "detach"  #: the follower exits, the job continues
+
+
 class TlsMode(Enum):
     """Connections of the job that use TLS."""
 

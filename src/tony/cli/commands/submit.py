@@ -23,7 +23,7 @@ def command(
     """Submit JOB_FILE (TOML, YAML, or XML of LinkedIn TonY) and follow the job to its end.
 
     Exit code: 0 the job succeeded, 1 its program failed, 2 refused, 3 infrastructure, 4 killed, 70 a bug in tony.
-    Ctrl-C stops the job; a second Ctrl-C kills it.
+    Ctrl-C asks whether to stop the job, and without a terminal stops it; see on_interrupt in `tony settings --all`.
     """
     resolved = load_job_file(job_file, scheduler, sets, params)
     return submit_and_follow(resolved, detach=detach, dry_run=dry_run, as_json=as_json)

@@ -16,6 +16,7 @@ from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.setting_choices import (
     DistributedMode,
     FailurePolicy,
+    OnInterrupt,
     OnTimeout,
     ReservedPort,
     RestartScope,
@@ -240,6 +241,8 @@ _JOB = (
          also="stacks faulthandler stack_dumps"),
     _row("log_limit", Kind.SIZE, Part.EXECUTOR, "Maximum size of one output stream of one task on disk; older output "
          "is removed.", bounds=(1024, None), also="log_size"),
+    _row("on_interrupt", Kind.CHOICE, Part.CLIENT, "Effect of Ctrl-C where the job is followed: `ask` on a terminal "
+         "(elsewhere stop), `stop` the job, or `detach` from it.", choices=OnInterrupt, also="ctrl_c sigint"),
     _row("tls", Kind.CHOICE, Part.AM, "When connections use TLS: `auto` if messages can leave the machine, or "
          "`always`.", choices=TlsMode, also="ssl"),
     _row("notify.webhook", Kind.SECRET, Part.AM, "URL that receives a POST with a short JSON report for each event "
