@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz check fmt docs dist site pictures clean
+.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz zoo check fmt docs dist site pictures clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -57,6 +57,12 @@ TARGETS ?=
 
 fuzz: env ## look for inputs that break something: SECONDS (60) for each of TARGETS (all); keeps the corpus
 	@scripts/fuzz --seconds $(SECONDS) $(TARGETS)
+
+# make zoo ONLY="torch jax"
+ONLY ?=
+
+zoo: env ## run failing jobs, and compare what `tony why` says with what it should: tests/zoo/results.md
+	@scripts/zoo $(ONLY)
 
 check: env ## format, lint, spelling, types, generated docs, links of the site
 	$(bin)/ruff format --check --quiet .

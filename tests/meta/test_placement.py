@@ -11,7 +11,7 @@ TESTS = Path(__file__).parents[1]
 #: Folders whose tests are of no package: whole jobs, a built wheel, documents, and the helpers of tests.
 APART = {
     *("bench", "conformance", "dist", "e2e", "failure_modes", "fuzz", "meta", "scenarios", "support"),
-    *("tutorials", "yarn"),
+    *("tutorials", "yarn", "zoo"),
 }
 #: Test modules that are named after no module, because they test a property or several modules. It only falls.
 MOST_WITHOUT_MODULE = 76
