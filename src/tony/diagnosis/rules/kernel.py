@@ -15,8 +15,8 @@ RULES = (
         advice="correct the command, or activate the environment that has it",
         source="bash: execute_cmd.c; dash: exec.c; Linux: execve(2)",
         examples=(
-            "bash: line 1: trian: command not found",
-            "sh: 1: trian: not found",
+            "bash: line 1: tranin: command not found",
+            "sh: 1: tranin: not found",
             "bash: ./run.sh: /bin/nosh: bad interpreter: No such file or directory",
             "bash: line 1: ./run.sh: cannot execute binary file: Exec format error",
         ),
@@ -29,8 +29,8 @@ RULES = (
         advice="check the path of the script and that source names the folder with it",
         source="cpython: Modules/main.c, Lib/runpy.py",
         examples=(
-            "python: can't open file '/w/trian.py': [Errno 2] No such file or directory",
-            "/usr/bin/python3: No module named trian",
+            "python: can't open file '/w/tranin.py': [Errno 2] No such file or directory",
+            "/usr/bin/python3: No module named tranin",
         ),
     ),
     Rule(

@@ -15,7 +15,7 @@ RULES = (
         kind=FailureKind.USER_CODE,
         advice="install the module in the Python of the program, or activate another one",
         source="cpython: Lib/importlib/_bootstrap.py",
-        examples=("ModuleNotFoundError: No module named 'trian'", "ImportError: cannot import name 'a'"),
+        examples=("ModuleNotFoundError: No module named 'tranin'", "ImportError: cannot import name 'a'"),
         traps=("falling back, ImportError: no apex",),
     ),
     Rule(
