@@ -37,6 +37,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "list": ("list", "list --json"),
     "portal": ("portal token", "portal token --json", "portal --help"),
     "login": ("login --help",),
+    "why": ("why {job}", "why {job} --json"),
+    "doctor": ("doctor", "doctor --json"),
     "advise": ("advise {job}", "advise {job} --json"),
     "waste": ("waste", "waste --json"),
     "history": ("history {job}",),

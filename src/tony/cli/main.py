@@ -49,6 +49,7 @@ COMMAND_GROUPS = {
     },
     "Diagnose": {
         "why": "Show why a job failed, and what to do.",
+        "doctor": "Check what jobs need on this machine and on the cluster.",
         "stacks": "Show stack traces of running tasks.",
         "advise": "Recommend cheaper or safer settings for a job.",
         "compare": "Compare two jobs.",

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tony.errors import InfraError, Problem
 from tony.model.codec import Json
+from tony.model.health_check import HealthCheck
 from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
@@ -130,6 +131,10 @@ class Submitter(ABC):
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         """Return hints for the submitter that are not errors; one or two sentences each."""
+        return ()
+
+    def check_health(self) -> Iterable[HealthCheck]:
+        """Yield checks of what jobs of this scheduler use, with the settings of no job. May take seconds."""
         return ()
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tony.errors import Problem
 from tony.linux.liveness_lock import is_held
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, to_plain
+from tony.model.health_check import HealthCheck
 from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.capabilities import Capabilities
@@ -64,6 +65,11 @@ class LocalSubmitter(Submitter):
         if not problem:
             return ()
         return (ledger.format_fallback_notice(DEFAULT_LEDGER, problem, ledger.find_own_ledger(self._home)),)
+
+    def check_health(self) -> Iterable[HealthCheck]:
+        from tony.schedulers.local.health_checks import check_machine  # late: only for `tony doctor`
+
+        return check_machine(read_settings({})[0])
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
         from tony.storage.hdfs.hdfs_clients import find_hdfs  # late: most jobs name no URI

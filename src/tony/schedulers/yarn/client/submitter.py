@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from tony.hadoop.wire.yarn_records import ApplicationId, NodeState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
+from tony.model.health_check import HealthCheck
 from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home, JobFolder
 from tony.model.web_link import WebLink
@@ -99,6 +100,11 @@ class YarnSubmitter(Submitter):
             if self._capacity
             else ()
         )
+
+    def check_health(self) -> Iterable[HealthCheck]:
+        from tony.schedulers.yarn.client.health_checks import check_cluster  # late: only for `tony doctor`
+
+        return check_cluster(read_settings({})[0], self._home)
 
     async def _query_capacity(self, settings: YarnSettings, cluster: ClusterClients) -> ClusterCapacity:
         """Query the cluster's capacity, all at once, and a new application id, which may stay unused.
