@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.on_change("cli", "jobs", "client", "w
 
 #: Command -> its lines, each of which answers 0 and prints something; `{job}` and `{file}` stand for a job.
 LINES: dict[str, tuple[str, ...]] = {
+    "init": ("init --help",),
     "submit": ("submit {file}", "submit {file} --detach", "submit {file} --json", "submit {file} --dry-run"),
     "run": ("run -- echo up",),
     "rerun": ("rerun {job}", "rerun {job} --detach", "rerun {job} --json", "rerun {job} --dry-run"),

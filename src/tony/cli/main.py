@@ -28,6 +28,7 @@ from tony.linux.resource_limits import allow_open_files
 #: Group of the help page -> command -> what it does, in the order of the page.
 COMMAND_GROUPS = {
     "Run": {
+        "init": "Write a small job to begin with.",
         "submit": "Submit a job file and follow the job to its end.",
         "run": "Run a command as a job, without a job file.",
         "rerun": "Submit a job again, with its settings and its files.",
