@@ -186,3 +186,24 @@ def test_an_ended_job_is_known_on_other_machines(lab: YarnLab) -> None:
         assert "exit code 7" in each.tony("status", job).stdout
         assert each.tony("kill", job).returncode == 0  # of what has ended, nothing
     assert there.status(job)["state"] == "failed"
+
+
+def test_attach_rerun_and_doctor(lab: YarnLab) -> None:
+    """A detached job is followed to its end; submitted again, it has the code of the first run."""
+    gate = lab.out / "gate"
+    program = f"import os, time\nprint('first code', flush=True)\nwhile not os.path.exists('{gate}'): time.sleep(0.1)\n"
+    job = lab.detach(lab.job('command = "python3 x.py"\n', {"x.py": program}))
+    follower = lab.follow("attach", job)
+    assert follower.stdout is not None
+    assert any("first code" in line for line in follower.stdout)
+    gate.touch()
+    _, err = follower.communicate(timeout=CEILING)
+    assert follower.returncode == 0, err
+    lab.file("x.py", "print('second code')\n")
+    again = lab.tony("rerun", job)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "first code" in again.stdout
+    checked = lab.tony("doctor", "--json")
+    assert checked.returncode == 0, checked.stdout
+    states = {check["name"]: check["state"] for check in json.loads(checked.stdout)["checks"]}
+    assert {states[name] for name in ("ResourceManager", "HDFS", "clock")} == {"ok"}
