@@ -12,6 +12,7 @@ from tony.core.deadline import DeadlineKind
 from tony.core.sentences import describe_failure
 from tony.core.state import State
 from tony.errors import ExitCode
+from tony.model.diagnosis import EvidenceLine
 from tony.model.failure import EXIT_CODES, FailureCause, FailureClass, MessageFacts, SilenceFacts
 from tony.model.job_spec import Timeouts
 from tony.model.program_exit import ExitReason, ExitStatus
@@ -119,3 +120,17 @@ def test_every_class_has_its_exit_code() -> None:
 def test_a_silence_is_a_duration() -> None:
     silent = describe_failure(FailureCause.SILENT, SilenceFacts(silence=125.0), task("worker:0"))
     assert silent == "no heartbeat from worker:0 for 2 m 05 s (heartbeat_timeout)"
+
+
+@pytest.mark.parametrize(("last_output", "is_failure"), [(50.0, True), (53.0, True), (99.0, False)])
+def test_an_error_before_the_stop_counts_if_the_program_was_silent_since(last_output: float, is_failure: bool) -> None:
+    """The program printed an error after 50 s, and was stopped after 100 s."""
+    state = job()
+    worker = state.tasks[task("worker:0")]
+    worker.since = 100.0
+    line = EvidenceLine(stream="err", number=3, text="KeyError: 'x'", ago=50.0, rule="python-code")
+    status = ExitStatus(
+        reason=ExitReason.STOPPED, signal="SIGTERM", evidence=(line,), duration=100.0, output_before_stop=last_output
+    )
+    found = failure_builders.failure_from_early_error(state, worker, status, 100.0)
+    assert (found is not None) is is_failure

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tony.diagnosis.output_scanner import OutputScanner, select_evidence
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    f()\n'
+RAISING = TRACEBACK.replace("f()", "raise error")
+HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
 def scan(*pieces: tuple[float, str], stream: str = "err") -> OutputScanner:
@@ -20,9 +24,59 @@ def find_decisive(*scanners: OutputScanner, ended: float = 100.0) -> str:
 
 
 def test_the_first_exception_of_a_chain_counts() -> None:
-    chain = "\nDuring handling of the above exception, another exception occurred:\n\n"
-    text = f"{TRACEBACK}KeyError: 'label'\n{chain}{TRACEBACK}RuntimeError: no such sample\n"
+    text = f"{TRACEBACK}KeyError: 'label'\n{HANDLING}{RAISING}RuntimeError: no such sample\n"
     assert find_decisive(scan((1.0, text))) == "KeyError: 'label'"
+
+
+def test_what_failed_after_a_vain_lookup_counts() -> None:
+    """The program went on because a key was missing; it did not raise anything itself."""
+    text = f"{TRACEBACK}KeyError: 'cached'\n{HANDLING}{TRACEBACK}TypeError: x\n"
+    assert find_decisive(scan((1.0, text))) == "TypeError: x"
+
+
+def test_an_error_in_the_handler_of_a_failure_does_not_count() -> None:
+    text = f"{TRACEBACK}ValueError: x\n{HANDLING}{TRACEBACK}AttributeError: no attribute 'close'\n"
+    assert find_decisive(scan((1.0, text))) == "ValueError: x"
+
+
+def test_of_an_exception_group_its_first_member_counts() -> None:
+    text = (
+        '  + Exception Group Traceback (most recent call last):\n  |   File "t.py", line 1, in <module>\n'
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        '    | Traceback (most recent call last):\n    |   File "t.py", line 2, in f\n    |     f()\n'
+        "    | KeyError: 'shard-3'\n    +------------------------------------\n"
+    )
+    assert find_decisive(scan((1.0, text))) == "    | KeyError: 'shard-3'"
+
+
+def test_an_exception_that_ended_the_program_precedes_those_that_it_logged() -> None:
+    logged = f"2026-01-01 10:00:00 ERROR fetch: trying again\n{TRACEBACK}ValueError: logged\n"
+    assert find_decisive(scan((1.0, logged), (3.0, f"{TRACEBACK}TypeError: fatal\n"))) == "TypeError: fatal"
+    assert find_decisive(scan((1.0, logged))) == "ValueError: logged"
+
+
+def test_a_record_of_an_error_counts_if_there_is_nothing_else() -> None:
+    record = "2026-01-01 10:00:00,123 [ERROR] output folder is not empty\n"
+    assert find_decisive(scan((1.0, record))) == record.strip()
+    assert find_decisive(scan((1.0, f"{record}{TRACEBACK}RuntimeError: x\n"))) == "RuntimeError: x"
+
+
+def test_a_warning_of_python_is_not_the_cause() -> None:
+    text = f"/{'long/' * 20}main.py:4: UserWarning: could not load x: cannot open shared object file\n"
+    assert find_decisive(scan((1.0, text))) == ""
+
+
+def test_without_an_error_the_last_line_of_stderr_counts_if_the_program_exited() -> None:
+    scanners = [scan((1.0, "epoch 1\n"), stream="out"), scan((99.0, "loading\neither --train or --evaluate\n\n"))]
+    (line,) = select_evidence(scanners, 100.0, has_exited=True)
+    assert (line.text, line.number, line.rule) == ("either --train or --evaluate", 2, "last-line")
+    assert select_evidence(scanners, 100.0) == ()
+
+
+@pytest.mark.parametrize("text", ["INFO saved", " 50%|#### | 100/200 [00:01<00:02, 90.1it/s]", "step 3", ""])
+def test_a_line_about_progress_is_no_error(text: str) -> None:
+    assert select_evidence([scan((99.0, f"{text}\n"))], 100.0, has_exited=True) == ()
 
 
 def test_an_exception_of_any_name_ends_a_traceback() -> None:
@@ -78,3 +132,8 @@ def test_labels_of_processes_are_passed_over() -> None:
 
 def test_a_program_that_prints_no_error_has_no_evidence() -> None:
     assert find_decisive(scan((1.0, "epoch 1\nno errors were found\n"))) == ""
+
+
+def test_the_source_line_of_a_warning_is_passed_over() -> None:
+    text = "main.py:4: UserWarning: no libx\n  warn('libx.so: cannot open shared object file')\n"
+    assert find_decisive(scan((1.0, text))) == ""

@@ -12,6 +12,7 @@ from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.model.actor import Actor
+from tony.model.diagnosis import Diagnosis, LineMeaning
 from tony.model.failure import (
     AllocationFacts,
     ContainerFacts,
@@ -39,6 +40,8 @@ _CAUSES: Mapping[ExitReason, FailureCause] = {
 
 #: Characters of the decisive line in a sentence.
 _MAX_REASON_CHARACTERS = 200
+#: Seconds for which a program that hangs after an error may print more about it.
+_LAST_WORDS_SECONDS = 5.0
 
 
 def failure_from_exit(state: State, task: Task, status: ExitStatus, end: ContainerEnded | None = None) -> Failure:
@@ -65,7 +68,7 @@ def failure_from_exit(state: State, task: Task, status: ExitStatus, end: Contain
 def failure_from_early_error(state: State, task: Task, status: ExitStatus, at: float) -> Failure | None:
     """Return the failure of a program that printed an error of its own before it was stopped; None if it did not.
 
-    Programs that hang after an error end only when they are stopped.
+    Programs that hang after an error end only when they are stopped, and print no more.
 
     Args:
         at: when it ended.
@@ -73,8 +76,23 @@ def failure_from_early_error(state: State, task: Task, status: ExitStatus, at: f
     facts = ExitFacts(exit_message="an error, before it was stopped")
     kind, cause = FailureClass.USER, FailureCause.PROGRAM
     failure = failure_from_task(state, task, cause, kind, facts, at, status=status)
-    is_own = bool(status.evidence) and not failure.is_consequence
-    return failure if is_own and failure.error_at < task.since else None
+    if not status.evidence or failure.is_consequence or failure.error_at >= task.since:
+        return None
+    silent = status.duration - (status.output_before_stop or 0.0)  # it may print why it is being stopped
+    return failure if status.evidence[0].ago - silent <= _LAST_WORDS_SECONDS else None
+
+
+def failure_from_missing_peer(state: State, task: Task, complaint: Failure, at: float) -> Failure:
+    """Return the failure of a task that still runs, and for which the others waited in vain.
+
+    Args:
+        complaint: the failure of one of the others.
+    """
+    assert complaint.diagnosis
+    facts = ExitFacts(exit_message=f"it did not take part, and {complaint.task} waited for it in vain")
+    failure = failure_from_task(state, task, FailureCause.PROGRAM, FailureClass.USER, facts, at)
+    kind, advice = complaint.diagnosis.kind, complaint.diagnosis.advice
+    return replace(failure, diagnosis=Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=True, advice=advice))
 
 
 def failure_from_memory_limit(

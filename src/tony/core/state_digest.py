@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 
 #: Version of the state and of the decisions. Raise it whenever the same events lead to another digest: digests of
 #: different versions cannot be compared.
-MACHINE = 10
+MACHINE = 11
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 

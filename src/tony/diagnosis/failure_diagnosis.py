@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 
 from tony.diagnosis.line_rules import get_rule
+from tony.diagnosis.rules.programs import LAST_LINE
 from tony.model.diagnosis import Diagnosis, FailureKind, LineMeaning
 from tony.model.failure import FailureCause
 from tony.model.program_exit import ExitReason, ExitStatus
@@ -34,9 +36,26 @@ _KINDS: Mapping[FailureCause, FailureKind] = {
     FailureCause.BUG: FailureKind.OURS,
 }
 #: Causes that the next attempt would meet again.
-_FINAL_CAUSES = frozenset({FailureCause.LAUNCH, FailureCause.KILLED, FailureCause.REFUSED, FailureCause.UNSATISFIABLE})
+_FINAL_CAUSES = frozenset(
+    {
+        FailureCause.LAUNCH,
+        FailureCause.KILLED,
+        FailureCause.REFUSED,
+        FailureCause.UNSATISFIABLE,
+        FailureCause.JOB_TIMEOUT,
+    }
+)
 #: Exit codes by which a shell says that it could not start the command.
 _SHELL_LAUNCH_CODES = (126, 127)
+#: Exits of programs without an error of their own; 128 + a signal is that of a shell, 124 that of `timeout`.
+_EXITS: Mapping[str | int | None, tuple[FailureKind, bool]] = {
+    124: (FailureKind.TIMEOUT, True),
+    "SIGXCPU": (FailureKind.QUOTA, False),
+    128 + signal.SIGXCPU: (FailureKind.QUOTA, False),
+    "SIGXFSZ": (FailureKind.QUOTA, False),
+    128 + signal.SIGXFSZ: (FailureKind.QUOTA, False),
+}
+_UNKNOWN = (FailureKind.USER_CODE, True)
 
 
 def diagnose(cause: FailureCause, status: ExitStatus | None) -> Diagnosis:
@@ -47,12 +66,15 @@ def diagnose(cause: FailureCause, status: ExitStatus | None) -> Diagnosis:
     """
     kind = _KINDS.get(cause)
     evidence = status.evidence if status else ()
+    rule = get_rule(evidence[0].rule) if evidence else None
+    if kind is FailureKind.RENDEZVOUS and rule and rule.kind is FailureKind.NETWORK:
+        kind = rule.kind  # a port of the program's own
     if kind is not None:
         retry = cause not in _FINAL_CAUSES
         return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry, evidence=evidence)
-    rule = get_rule(evidence[0].rule) if evidence else None
+    if status and status.code in _SHELL_LAUNCH_CODES and (rule is None or rule.name == LAST_LINE):
+        return Diagnosis(kind=FailureKind.LAUNCH, meaning=LineMeaning.CAUSE, retry=False, evidence=evidence)
     if rule is not None and not (status and status.reason is ExitReason.MEMORY):
         return Diagnosis(kind=rule.kind, meaning=rule.meaning, retry=rule.retry, advice=rule.advice, evidence=evidence)
-    if status and status.code in _SHELL_LAUNCH_CODES:
-        return Diagnosis(kind=FailureKind.LAUNCH, meaning=LineMeaning.CAUSE, retry=False, evidence=evidence)
-    return Diagnosis(kind=FailureKind.USER_CODE, meaning=LineMeaning.CAUSE, retry=True, evidence=evidence)
+    kind, retry = _EXITS.get(status.signal or status.code, _UNKNOWN) if status else _UNKNOWN
+    return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry, evidence=evidence)

@@ -11,7 +11,9 @@ from tony.diagnosis.rules import RULES
 #: Characters of a line that are searched.
 _SEARCHED_CHARACTERS = 1000
 #: A word of a log level that does not end a program, near the beginning of a line.
-_HARMLESS = re.compile(r"^.{0,60}(\b(DEBUG|INFO|WARN|WARNING|NOTICE)\b|^\[?[IW]\d{4} |\w*Warning: )")
+_HARMLESS = re.compile(
+    r"^.{0,60}(\b(DEBUG|INFO|WARN|WARNING|NOTICE)\b|^\[?[IW]\d{4} |\w*Warning: )|^\S+:\d+: \w*Warning: "
+)
 _RULES_BY_NAME = {rule.name: rule for rule in RULES}
 
 
@@ -19,7 +21,12 @@ def find_rule(line: str) -> Rule | None:
     """Return the first rule that matches a line; None if none does, or the line is only a warning."""
     line = line[:_SEARCHED_CHARACTERS]
     found = next((rule for rule, pattern in _compile_rules() if pattern.search(line)), None)
-    return None if found and _HARMLESS.search(line) else found
+    return None if found and is_harmless(line) else found
+
+
+def is_harmless(line: str) -> bool:
+    """Return True if a line is a warning, or of a lower log level."""
+    return _HARMLESS.search(line) is not None
 
 
 def get_rule(name: str) -> Rule | None:

@@ -144,6 +144,7 @@ class ProgramRun:
         self._ends: list[ProcessExit] = []
         self._stop: _Stop | None = None
         self._forced = False
+        self._output_before_stop: float | None = None
         self._changed = asyncio.Event()
         self._cpu = 0.0
         self._largest_process = 0
@@ -173,6 +174,7 @@ class ProgramRun:
         deadline = clock.monotonic() + grace
         if self._stop is None or self._stop.is_internal:
             self._stop = _Stop(reason, deadline, grace, is_internal=False)
+            self._output_before_stop = self.output.last if self.output else None
             self._process_tree.signal(signal.SIGTERM)
         elif deadline < self._stop.deadline:
             self._stop = _Stop(self._stop.reason, deadline, grace, is_internal=False)
@@ -422,7 +424,7 @@ class ProgramRun:
         ends = self._ends or [ProcessExit(process=0, code=None, signum=signal.SIGKILL, at=self.ended)]
         stop = self._stop
         stopped = stop is not None and not stop.is_internal
-        failed = any(end.failed for end in ends)
+        failed, before = any(end.failed for end in ends), self._output_before_stop
         ports, task, container = self._run_context.ports, self._task, self._container
         peak = self._memory_monitor.read_peak(self._read_own_largest_process())
         # A shell exits with 128 + 9.
@@ -454,8 +456,9 @@ class ProgramRun:
             duration=_compute_seconds_between(started_at, self.ended),
             first_output=None if output.first is None else _compute_seconds_between(started_at, output.first),
             last_output=None if output.last is None else _compute_seconds_between(started_at, output.last),
+            output_before_stop=before and _compute_seconds_between(started_at, before),
             tail=tail,
-            evidence=output.find_evidence(self.ended) if failed else (),
+            evidence=output.find_evidence(self.ended, has_exited=signum is None and not stopped) if failed else (),
         )
 
     def _read_own_largest_process(self) -> int:

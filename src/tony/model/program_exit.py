@@ -33,6 +33,7 @@ class ExitStatus:
         cpu_time: seconds, user and system, including children; None if not measured.
         duration: seconds from start to end.
         first_output, last_output: seconds from start to the first and the last output; None without output.
+        output_before_stop: seconds from start to the last output before tony stopped it; None if it did not.
         tail: the last lines of its stderr (of stdout when stderr is empty), oldest first, bounded.
         step: the last one that it reported; None if it reported none.
         evidence: at most four lines of its output that say why it failed, the decisive one first.
@@ -47,6 +48,7 @@ class ExitStatus:
     duration: float = 0.0
     first_output: float | None = None
     last_output: float | None = None
+    output_before_stop: float | None = None
     tail: tuple[str, ...] = ()
     evidence: tuple[EvidenceLine, ...] = ()
     step: float | None = None

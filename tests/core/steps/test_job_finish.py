@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.sample_states import standing
 from tests.core.specs import workers
 from tony.core.steps.job_finish import select_root_cause
+from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import TaskId
 
@@ -52,3 +55,13 @@ def test_others_are_named_up_to_twenty() -> None:
     assert found.task == TaskId("worker", 0)
     assert len(found.others) == 21
     assert found.others[-1] == "and 9979 more"
+
+
+@pytest.mark.parametrize(("limit", "root"), [("execution-timeout", "program"), ("startup-timeout", "startup-timeout")])
+def test_an_error_after_which_a_program_hung_until_a_time_limit_is_the_root_cause(limit: str, root: str) -> None:
+    state = standing(workers(2), worker="running running")
+    line = EvidenceLine(stream="err", number=3, text="KeyError: 'x'", ago=5.0, rule="python-code")
+    found = Diagnosis(kind=FailureKind.USER_CODE, meaning=LineMeaning.CAUSE, retry=False, evidence=(line,))
+    first = failure(limit, 9.0)
+    state.failures = [first, replace(failure("program", 9.5, "worker:1"), diagnosis=found)]
+    assert select_root_cause(state, first).cause == root

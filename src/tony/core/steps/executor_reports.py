@@ -89,6 +89,9 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
         _mark_started(ctx, task)
     task.status = task.note = status
     if task.is_classified:  # its exit is neither a second failure nor a success
+        early = failure_builders.failure_from_early_error(state, task, status, at)
+        if early and not state.active:
+            task_attempts.record_late_failure(state, task, early)
         task_exit.end_classified(ctx, task, TaskMove.FAIL, at)
         return
     if status.ok:

@@ -12,6 +12,7 @@ from tony.core.reasons import TaskFailed
 from tony.core.state import RoleState, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
+from tony.model.diagnosis import FailureKind
 from tony.model.failure import Failure, FailureCause, FailureClass, MessageFacts
 from tony.model.job_spec import TimeoutAfter
 from tony.model.setting_choices import RoleKind
@@ -19,6 +20,11 @@ from tony.model.states import JobState, TaskState
 
 #: Seconds for the task that others failed because of to fail, too: its report may take longer than theirs.
 ROOT_CAUSE_WAIT_SECONDS = 3.0
+#: Kinds of consequences that say that a peer did not come, not that it went away.
+_WAITED = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
+
+#: Roles that take part in no collective operation, in any framework.
+_BYSTANDERS = ("evaluator", "tensorboard")
 
 
 def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
@@ -72,7 +78,10 @@ def decide_on_suspects(ctx: StepContext) -> None:
     state = ctx.state
     if not state.suspects or not state.active:
         return
+    missing = _find_missing_peer(ctx)
     _take_suspects(state)
+    if missing:
+        state.failures.append(missing)
     failure = job_finish.select_first_failure(state.failures)
     assert failure.task
     decision = outcome_policy.decide_on_failure(state, failure.task)
@@ -80,6 +89,22 @@ def decide_on_suspects(ctx: StepContext) -> None:
         _finish_failed(ctx, failure, decision.reason)
     else:
         _fail_session(ctx, failure, decision.reason)
+
+
+def _find_missing_peer(ctx: StepContext) -> Failure | None:
+    """Return the failure of the only task that still runs, if all others waited for it in vain."""
+    state = ctx.state
+    running = [
+        task
+        for task in state.tasks.values()
+        if task.state is TaskState.RUNNING
+        and state.roles[task.id.role].kind is RoleKind.TRACKED
+        and task.id.role not in _BYSTANDERS
+    ]
+    waited = all(failure.diagnosis and failure.diagnosis.kind in _WAITED for failure in state.suspects)
+    if not waited or len(running) != 1:
+        return None
+    return failure_builders.failure_from_missing_peer(state, running[0], state.suspects[0], ctx.now)
 
 
 def decide_on_suspects_if_idle(ctx: StepContext) -> None:

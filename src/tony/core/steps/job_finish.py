@@ -35,6 +35,8 @@ _PROGRAM_CAUSES = frozenset(
         FailureCause.SILENT,
     }
 )
+#: Limits that end programs which hang.
+_TIME_LIMITS = frozenset({FailureCause.EXECUTION_TIMEOUT, FailureCause.JOB_TIMEOUT})
 #: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
 _MAX_OTHER_FAILURES = 20
 
@@ -137,9 +139,13 @@ def select_root_cause(state: State, decided: Failure) -> Failure:
     """Return the root cause: the first failure of this session, with the others listed in it.
 
     When a task dies, its peers fail with their own errors within a second or two, and reports may overtake each other;
-    so the failure reported first is not always the one that happened first. Limits (timeouts, kills) stay as decided.
+    so the failure reported first is not always the one that happened first. Limits (timeouts, kills) stay as decided,
+    unless a program had printed an error and hung since.
     """
     first = decided
+    if decided.cause in _TIME_LIMITS:
+        hung = [f for f in state.failures if f.cause is FailureCause.PROGRAM and f.error_at < decided.at <= f.at]
+        first = select_first_failure(hung) if hung else decided
     if decided.cause in _PROGRAM_CAUSES:
         first = select_first_failure([f for f in state.failures if f.cause in _PROGRAM_CAUSES] or [decided])
     others = [f for f in state.failures if f is not first]

@@ -30,7 +30,7 @@ def advance(ctx: StepContext) -> None:
     won = outcome_policy.find_success(state)
     if won:
         job_finish.finish(ctx, JobState.SUCCEEDED, won)
-    elif outcome_policy.has_all_failed(state):
+    elif outcome_policy.has_all_failed(state) and not state.suspects:
         failure_handling.fail_all_tasks(ctx)
 
 

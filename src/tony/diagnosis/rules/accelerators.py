@@ -34,7 +34,7 @@ RULES = (
         name="gpu-missing",
         pattern=r"No CUDA GPUs are available|no CUDA-capable device is detected|CUDA driver version is insufficient|"
         r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|CUDA_ERROR_NO_DEVICE|"
-        r"no kernel image is available for execution",
+        r"no kernel image is available for execution|NVIDIA driver on your system is too old",
         kind=FailureKind.ACCELERATOR,
         advice="request GPUs for the role (gpus), and use a build of the framework that fits the driver",
         source="pytorch: torch/csrc/cuda/Module.cpp, torch/cuda/__init__.py; CUDA runtime API: cudaError",
@@ -43,7 +43,7 @@ RULES = (
     Rule(
         name="gpu-hardware",
         pattern=r"uncorrectable ECC|CUDA error: (an illegal memory|unspecified launch|misaligned)|NVRM: Xid|"
-        r"\bXid \(PCI|GPU has fallen off the bus|CUDA_ERROR_ECC_UNCORRECTABLE|CUDA error: hardware|"
+        r"\bXid \(PCI|GPU has fallen off the bus|GPU is lost|CUDA_ERROR_ECC_UNCORRECTABLE|CUDA error: hardware|"
         r"CUDNN_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)|CUBLAS_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)|"
         r"cudaErrorLaunchFailure|CUDA error: unknown error|CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|UNKNOWN)",
         kind=FailureKind.ACCELERATOR,

@@ -83,7 +83,8 @@ RULES = (
     Rule(
         name="connection-peer",
         pattern=r"Connection (reset|closed) by (remote )?peer|Connection aborted|Broken pipe|ConnectionResetError|"
-        r"BrokenPipeError|EOFError: .*connection|peer closed|RemoteDisconnected",
+        r"BrokenPipeError|EOFError: .*connection|peer closed|RemoteDisconnected|"
+        r"^ConnectionError\b.*\b(closed|lost|reset|dropped)|^ConnectionAbortedError",
         kind=FailureKind.NETWORK,
         meaning=LineMeaning.CONSEQUENCE,
         retry=True,
@@ -91,9 +92,38 @@ RULES = (
         examples=("ConnectionResetError: [Errno 104] Connection reset by peer",),
     ),
     Rule(
+        name="server-busy",
+        pattern=r"HTTP Error (429|5\d\d)\b|returned error: (429|5\d\d)\b|"
+        r"\b(429|5\d\d) (Client|Server) Error|429 Too Many Requests|50[234] (Bad Gateway|"
+        r"Service Unavailable|Gateway Time-?out)",
+        kind=FailureKind.NETWORK,
+        retry=True,
+        advice="the server refused or failed: try again later, or make fewer requests at a time",
+        source="cpython: Lib/urllib/error.py; requests: models.py",
+        examples=("urllib.error.HTTPError: HTTP Error 503: Service Unavailable",),
+    ),
+    Rule(
+        name="tls",
+        pattern=r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|curl: \((35|51|58|60|77)\)",
+        kind=FailureKind.NETWORK,
+        advice="install the certificate authority of the server on the nodes (SSL_CERT_FILE, REQUESTS_CA_BUNDLE)",
+        source="cpython: Modules/_ssl.c; curl: include/curl/curl.h",
+        examples=("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed",),
+    ),
+    Rule(
+        name="address-taken",
+        pattern=r"Address already in use|EADDRINUSE",
+        kind=FailureKind.NETWORK,
+        retry=True,
+        advice="use the port that tony reserves for the task, or port 0, instead of a fixed one",
+        source="Linux: errno(3)",
+        examples=("OSError: [Errno 98] Address already in use",),
+    ),
+    Rule(
         name="connection-refused",
         pattern=r"Connection refused|ConnectionRefusedError|Network is unreachable|No route to host|"
-        r"Connection timed out|Max retries exceeded|ConnectTimeout|ReadTimeout|\[Errno 1(01|10|11|13)\]",
+        r"Connection timed out|Max retries exceeded|curl: \((7|28|55|56)\)|ConnectTimeout|ReadTimeout|"
+        r"\[Errno 1(01|10|11|13)\]",
         kind=FailureKind.NETWORK,
         retry=True,
         advice="check the address, that its service runs, and that the node may reach it",

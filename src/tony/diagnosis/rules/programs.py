@@ -5,6 +5,9 @@ from __future__ import annotations
 from tony.diagnosis.rule import Rule
 from tony.model.diagnosis import FailureKind
 
+#: Name of the rule for a line that no other rule matches.
+LAST_LINE = "last-line"
+
 RULES = (
     Rule(
         name="usage",
@@ -27,6 +30,81 @@ RULES = (
         advice="give the JVM a larger heap, and the role more memory",
         source="JDK: hotspot/share/utilities/debug.cpp",
         examples=("# There is insufficient memory for the Java Runtime Environment to continue.",),
+    ),
+    Rule(
+        name="java-code",
+        pattern=r"^(Exception in thread \"[^\"]*\" |Caused by: )java\.(lang\.(NullPointer|ClassCast|"
+        r"ArrayIndexOutOfBounds|StringIndexOutOfBounds|IllegalArgument|Arithmetic|NumberFormat|ClassNotFound|UnsupportedOperation)Exception|"
+        r"lang\.NoSuch(Method|Field)Error|lang\.NoClassDefFoundError|util\.NoSuchElementException)\b",
+        kind=FailureKind.USER_CODE,
+        source="JDK: java.lang",
+        examples=('Exception in thread "main" java.lang.NullPointerException',),
+    ),
+    Rule(
+        name="assertion",
+        pattern=r"^\S+: \S+:\d+: .*: Assertion .* failed\.$|^E   +\w*(Error|Exception)\b|^FAILED \S+::\w+",
+        kind=FailureKind.USER_CODE,
+        source="glibc: assert/assert.c; pytest: src/_pytest/reports.py",
+        examples=("tool: t.c:2: main: Assertion `batch > 0' failed.", "E       AssertionError: accuracy is 0.41"),
+    ),
+    Rule(
+        name="node-module",
+        pattern=r"^Error: Cannot find module '|^Error \[ERR_(MODULE_NOT_FOUND|REQUIRE_ESM|INVALID_ARG_\w+)\]",
+        kind=FailureKind.USER_CODE,
+        advice="install the module (npm ci) where the program runs",
+        source="node: lib/internal/modules/cjs/loader.js, lib/internal/errors.js",
+        examples=("Error: Cannot find module 'express'",),
+    ),
+    Rule(
+        name="perl-module",
+        pattern=r"^Can't locate \S+ in @INC|^Can't locate object method ",
+        kind=FailureKind.USER_CODE,
+        advice="install the module on the nodes",
+        source="perl: pp_ctl.c (S_require_file)",
+        examples=("Can't locate Foo/Bar.pm in @INC (you may need to install the Foo::Bar module) at main.pl line 1.",),
+    ),
+    Rule(
+        name="compiler",
+        pattern=r"^\S+:\d+(:\d+)?: (fatal )?error: ",
+        kind=FailureKind.USER_CODE,
+        source="gcc: gcc/diagnostic.cc; clang: TextDiagnostic.cpp; nvcc",
+        examples=("train.c:1:25: error: 'x' undeclared (first use in this function)",),
+    ),
+    Rule(
+        name="shell-code",
+        pattern=r"^\S+: (line \d+: )?.*(: unbound variable$|[Ss]yntax error( near|: |$)|"
+        r": parameter null or not set$|: bad substitution$|"
+        r": ambiguous redirect$|: unary operator expected$|: integer expression expected$)",
+        kind=FailureKind.USER_CODE,
+        advice="correct the line of the script",
+        source="bash: subst.c, parse.y, test.c",
+        examples=(
+            "bash: line 1: DATA_DIR: unbound variable",
+            "main.sh: line 4: syntax error near unexpected token `fi'",
+        ),
+    ),
+    Rule(
+        name="shell-file",
+        pattern=r"^[\w./-]+(: line \d+)?: .*: (No such file or directory|Not a directory|Is a directory)$|"
+        r"^\w+: .*(not in gzip format|unexpected end of file|does not look like a tar archive|unexpected EOF)|"
+        r"^(ls|cp|mv|cat|tar|head|tail): cannot \w+ ",
+        kind=FailureKind.USER_DATA,
+        advice="check the path: relative ones start in the job's work folder, absolute ones must be on every node",
+        source="coreutils: src/cat.c, src/cp.c; tar; gzip; bash: builtins/cd.def",
+        examples=(
+            "cat: missing.csv: No such file or directory",
+            "bash: line 1: cd: /opt/project: No such file or directory",
+            "gzip: stdin: not in gzip format",
+        ),
+    ),
+    Rule(
+        name="cpp-exception",
+        pattern=r"^\s+what\(\):  ",
+        kind=FailureKind.USER_CODE,
+        retry=True,
+        advice="a C++ exception was not caught",
+        source="libstdc++: libsupc++/vterminate.cc",
+        examples=("  what():  bad shape 3x4",),
     ),
     Rule(
         name="java-exception",
@@ -63,5 +141,26 @@ RULES = (
         source="the convention of command line programs",
         examples=("error: something is wrong", "ERROR: no input"),
         traps=("error_rate 0.1", "errors 0"),
+    ),
+    Rule(
+        name="log-error",
+        pattern=r"^\W{0,3}\d[\d\-/:T ,.Z+]{6,34}\W{0,3}(\S+ ){0,3}\W{0,3}\b(ERROR|CRITICAL|FATAL)\b|"
+        r"^\{.*\"(level|severity|levelname)\": ?\"(error|fatal|critical|ERROR|FATAL|CRITICAL)\"",
+        kind=FailureKind.USER_CODE,
+        retry=True,
+        source="cpython: Lib/logging; log4j; structlog",
+        examples=(
+            "2026-11-26 13:45:01,123 [ERROR] output folder is not empty",
+            '{"level": "error", "msg": "cannot open shard 7"}',
+        ),
+        traps=("2026-11-26 13:45:01,123 [INFO] 0 errors",),
+    ),
+    Rule(
+        name=LAST_LINE,
+        pattern=r"(?!)",  # no line: it is chosen where no other rule found one
+        kind=FailureKind.USER_CODE,
+        retry=True,
+        source="cpython: Python/pythonrun.c (the message of sys.exit); the convention of command line programs",
+        examples=(),
     ),
 )

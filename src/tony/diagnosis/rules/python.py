@@ -38,6 +38,7 @@ RULES = (
         name="python-data",
         pattern=_HEAD + r"(JSONDecodeError|UnicodeDecodeError|BadZipFile|BadGzipFile|ParserError|EmptyDataError|"
         r"UnidentifiedImageError|ArrowInvalid|ArrowTypeError|zlib\.error|LZMAError|DecompressionBombError|TokenizeError|YAMLError|"
+        r"TOMLDecodeError|MissingSectionHeaderError|ParquetError|DatabaseError: (file is not|database disk image)|"
         r"csv\.Error|struct\.error|EOFError|error: Error -\d while decompressing)",
         kind=FailureKind.USER_DATA,
         advice="the input is broken or of another format: check the file that the traceback names",
@@ -50,7 +51,10 @@ RULES = (
     Rule(
         name="python-values",
         pattern=_HEAD + r"ValueError: (could not convert string to|invalid literal for|time data|Cannot load file|"
-        r".*([Nn]a[Nn]|[Ii]nf)\b|.*cannot reshape array|.*corrupt|cannot convert float NaN)",
+        r"This file contains pickled|"
+        r".*\b[Nn]o (\w+ )?(files?|images|samples|records|rows|shards|data)\b.*\b(match|found|in)\b|"
+        r"num_samples should be a positive|"
+        r"[Ff]ound no |.*([Nn]a[Nn]|[Ii]nf)\b|.*cannot reshape array|.*corrupt|cannot convert float NaN)",
         kind=FailureKind.USER_DATA,
         advice="check the values in the input",
         source="cpython: Objects/floatobject.c, Objects/longobject.c; numpy",
@@ -71,6 +75,15 @@ RULES = (
         kind=FailureKind.USER_CODE,
         source="cpython: Objects/exceptions.c",
         examples=("RecursionError: maximum recursion depth exceeded",),
+    ),
+    Rule(
+        name="exception-group",
+        pattern=_HEAD + r"(Base)?ExceptionGroup: .*\(\d+ sub-exceptions?\)$",
+        kind=FailureKind.USER_CODE,
+        meaning=LineMeaning.SUMMARY,
+        retry=True,
+        source="cpython: Objects/exceptions.c (BaseExceptionGroup)",
+        examples=("ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)",),
     ),
     Rule(
         name="python-timeout",
@@ -94,7 +107,10 @@ RULES = (
         pattern=_HEAD
         + r"(NameError|UnboundLocalError|AttributeError|TypeError|KeyError|IndexError|ValueError|AssertionError|"
         r"ZeroDivisionError|NotImplementedError|OverflowError|FloatingPointError|LookupError|ArithmeticError|"
-        r"MissingMandatoryValue|ValidationError|ConfigError|ArgumentError)\b(:|$)",
+        r"NotFittedError|NoSectionError|NoOptionError|UnsupportedOperation|FrozenInstanceError|PicklingError|"
+        r"MissingMandatoryValue|ValidationError|ConfigError|ArgumentError)\b(:|$)|"
+        + _HEAD
+        + r"OSError: \[Errno (7|9|17|18|20|21|22|25|29|36|40|95)\]",
         kind=FailureKind.USER_CODE,
         source="cpython: Objects/exceptions.c",
         examples=("NameError: name 'x' is not defined", "AssertionError", "KeyError: 'label'"),

@@ -9,8 +9,8 @@ RULES = (
     Rule(
         name="gloo-peer",
         pattern=r"\[[^\]]*gloo/transport/[^\]]*\].*(Connection (closed|reset|refused)|Read error|Write error|"
-        r"writev|Broken pipe|Socket closed|Timed out waiting|closed by peer|timed out)|"
-        r"gloo::(EnforceNotMet|IoException|TimeoutException)|Application timeout caused pair closure|"
+        r"writev|Broken pipe|Socket closed|closed by peer)|"
+        r"gloo::(EnforceNotMet|IoException)|Application timeout caused pair closure|"
         r"Rank \d+ (successfully reached monitoredBarrier, but received errors|failed to pass monitoredBarrier)|"
         r"monitoredBarrier",
         kind=FailureKind.NETWORK,
@@ -22,12 +22,23 @@ RULES = (
                 "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer "
                 "[127.0.0.1]:41234"
             ),
+        ),
+        traps=("using backend gloo",),
+    ),
+    Rule(
+        name="gloo-timeout",
+        pattern=r"\[[^\]]*gloo/transport/[^\]]*\].*([Tt]imed out)|gloo::TimeoutException",
+        kind=FailureKind.HANG,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        advice="see what the other ranks did while this one waited: tony stacks",
+        source="gloo: gloo/transport/tcp/unbound_buffer.cc",
+        examples=(
             (
                 "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting "
                 "1800000ms for recv operation to complete"
             ),
         ),
-        traps=("using backend gloo",),
     ),
     Rule(
         name="store-peer",
@@ -60,12 +71,17 @@ RULES = (
     ),
     Rule(
         name="address-in-use",
-        pattern=r"EADDRINUSE|Address already in use|The server socket has failed to (listen|bind)",
+        pattern=r"The server socket has failed to (listen|bind)|DistNetworkError.*EADDRINUSE",
         kind=FailureKind.RENDEZVOUS,
         retry=True,
         advice="use the ports that tony reserves (MASTER_PORT, TONY_PORT) instead of a fixed one",
         source="pytorch: torch/csrc/distributed/c10d/socket.cpp; Linux: errno(3)",
-        examples=("OSError: [Errno 98] Address already in use",),
+        examples=(
+            (
+                "RuntimeError: The server socket has failed to listen on any local network address. The server socket "
+                "has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
+            ),
+        ),
     ),
     Rule(
         name="rank-unset",

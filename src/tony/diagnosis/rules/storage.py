@@ -8,7 +8,8 @@ from tony.model.diagnosis import FailureKind
 RULES = (
     Rule(
         name="disk-quota",
-        pattern=r"Disk quota exceeded|\[Errno 122\]|(NSQuota|DSQuota|Quota)ExceededException",
+        pattern=r"Disk quota exceeded|\[Errno 122\]|(NSQuota|DSQuota|Quota)ExceededException|"
+        r"The (DiskSpace|NameSpace) quota .* is exceeded",
         kind=FailureKind.QUOTA,
         advice="delete what is no longer needed, or ask for a larger quota",
         source="Linux: errno(3); hadoop-hdfs-client: org.apache.hadoop.hdfs.protocol.QuotaExceededException",
@@ -16,7 +17,8 @@ RULES = (
     ),
     Rule(
         name="disk-full",
-        pattern=r"No space left on device|\[Errno 28\]|could only be written to 0 of the",
+        pattern=r"No space left on device|\[Errno 28\]|could only be written to 0 of the|"
+        r"\b\d+ requested and \d+ written",
         kind=FailureKind.STORAGE,
         advice="free space on the disk that the program writes to, or write elsewhere",
         source="Linux: errno(3); hadoop-hdfs: BlockManager",
@@ -25,7 +27,9 @@ RULES = (
     Rule(
         name="permission",
         pattern=r"PermissionError|Permission denied|AccessControlException|\[Errno 1[3]?\] |Operation not permitted|"
-        r"\bAccessDenied\b|403 Forbidden|Read-only file system|\[Errno 30\]",
+        r"\bAccessDenied\b|"
+        r"HTTP Error 40[13]\b|returned error: 40[13]\b|\b40[13] (Client Error|Forbidden|Unauthorized)|gated repo|"
+        r"Read-only file system|\[Errno 30\]",
         kind=FailureKind.PERMISSION,
         advice="give the job's user access, or use another path",
         source="Linux: errno(3); org.apache.hadoop.security.AccessControlException; S3: error codes",
@@ -49,7 +53,8 @@ RULES = (
     ),
     Rule(
         name="missing-bucket",
-        pattern=r"NoSuchBucket|NoSuchKey|Path does not exist: (hdfs|s3)|File does not exist: /|"
+        pattern=r"HTTP Error 4(04|10)\b|returned error: 404|\b4(04|10) Client Error|RepositoryNotFoundError|"
+        r"NoSuchBucket|NoSuchKey|Path does not exist: (hdfs|s3)|File does not exist: /|"
         r"Unable to locate credentials",
         kind=FailureKind.USER_DATA,
         advice="check the path and the credentials that the job has",

@@ -12,7 +12,8 @@ RULES = (
         r"worker|peer|Connection|failed to connect)|Connection reset by peer.*\[Op:|"
         r"coordination_service_agent.*|Coordination (service|agent).*(error|failed|heartbeat)|"
         r"(/job:\w+/.*task:\d+ )(heartbeat timeout|unexpectedly)|heartbeat timeout|"
-        r"Collective ops is aborted by",
+        r"Collective ops is aborted by|errors_impl\.(Unavailable|Aborted|Cancelled)Error: Graph execution error:|"
+        r"Aborting RingReduce|RecvBuf",
         kind=FailureKind.NETWORK,
         meaning=LineMeaning.CONSEQUENCE,
         retry=True,

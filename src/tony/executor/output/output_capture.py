@@ -399,12 +399,16 @@ class Output:
         lines = self.err.read_tail(TAIL_LINES) or self.out.read_tail(TAIL_LINES)
         return tuple(line[:TAIL_BYTES].decode(errors="replace") for line in lines)
 
-    def find_evidence(self, ended: float) -> tuple[EvidenceLine, ...]:
-        """Return the lines that say why the program, which ended at `ended`, failed, the decisive one first."""
+    def find_evidence(self, ended: float, *, has_exited: bool) -> tuple[EvidenceLine, ...]:
+        """Return the lines that say why the program, which ended at `ended`, failed, the decisive one first.
+
+        Args:
+            has_exited: it exited by itself, with an exit code.
+        """
         scanners = [stream.scanner for stream in (self.out, self.err)]
         for scanner in scanners:
             scanner.end(ended)
-        return select_evidence(scanners, ended)
+        return select_evidence(scanners, ended, has_exited=has_exited)
 
     def read_last_line(self) -> str:
         """Return the last line of the stream that was written last."""

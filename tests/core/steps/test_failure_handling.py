@@ -1,0 +1,84 @@
+"""Which task is the root cause, where the one that broke is not the one that reports it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.simulated import started
+from tests.core.specs import roles, task, workers
+from tests.support.simulation import Simulation
+from tony.core.steps.failure_handling import ROOT_CAUSE_WAIT_SECONDS
+from tony.model.diagnosis import EvidenceLine, FailureKind
+from tony.model.job_spec import Role
+from tony.model.program_exit import ExitReason, ExitStatus
+from tony.model.setting_choices import RoleKind
+
+TIMED_OUT = "gloo-timeout"
+CLOSED = "gloo-peer"
+
+
+def exit_with(rule: str, ago: float = 0.0, reason: ExitReason = ExitReason.EXITED) -> ExitStatus:
+    line = EvidenceLine(stream="err", number=3, text=rule, ago=ago, rule=rule)
+    return ExitStatus(reason=reason, code=1, evidence=(line,), duration=100.0, last_output=100.0 - ago)
+
+
+def wait_for_root_cause(simulation: Simulation) -> None:
+    start = simulation.now
+    while not simulation.app.state.final and simulation.advance():
+        simulation.run()
+    assert simulation.app.state.final
+    assert simulation.now - start >= ROOT_CAUSE_WAIT_SECONDS
+
+
+def test_the_only_task_for_which_all_others_waited_in_vain_is_the_root_cause() -> None:
+    simulation = started(workers(3))
+    for name in ("worker:0", "worker:2"):
+        simulation.exit(task(name), exit_with(TIMED_OUT))
+    simulation.run()
+    wait_for_root_cause(simulation)
+    simulation.settle()
+    found = simulation.failure
+    assert found.task == task("worker:1")
+    assert found.diagnosis
+    assert found.diagnosis.kind is FailureKind.HANG
+    assert set(found.consequences) == {task("worker:0"), task("worker:2")}
+
+
+@pytest.mark.parametrize("rules", [(CLOSED,), (TIMED_OUT, CLOSED)])
+def test_a_task_that_runs_is_not_blamed_for_a_closed_connection(rules: tuple[str, ...]) -> None:
+    simulation = started(workers(len(rules) + 1))
+    for index, rule in enumerate(rules):
+        simulation.exit(task(f"worker:{index}"), exit_with(rule))
+    simulation.run()
+    wait_for_root_cause(simulation)
+    simulation.settle()
+    assert simulation.failure.task != task(f"worker:{len(rules)}")
+
+
+def test_of_several_tasks_that_run_none_is_blamed() -> None:
+    simulation = started(workers(3))
+    simulation.exit(task("worker:0"), exit_with(TIMED_OUT))
+    simulation.run()
+    wait_for_root_cause(simulation)
+    simulation.settle()
+    assert simulation.failure.task == task("worker:0")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("ps", RoleKind.UNTRACKED), ("board", RoleKind.SIDECAR), ("evaluator", RoleKind.TRACKED)],
+)
+def test_a_task_outside_of_the_gang_is_not_blamed(name: str, kind: RoleKind) -> None:
+    simulation = started(roles(worker=Role(), **{name: Role(kind=kind)}))
+    simulation.exit(task("worker:0"), exit_with(TIMED_OUT))
+    simulation.settle()
+    assert simulation.failure.task == task("worker:0")
+
+
+def test_a_task_that_failed_by_itself_meanwhile_is_the_root_cause() -> None:
+    simulation = started(workers(2))
+    simulation.exit(task("worker:0"), exit_with(TIMED_OUT))
+    simulation.run()
+    simulation.exit(task("worker:1"), exit_with("python-code"))
+    simulation.settle()
+    assert simulation.failure.task == task("worker:1")

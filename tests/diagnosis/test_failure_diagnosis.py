@@ -1,0 +1,48 @@
+"""The kind of a failure follows from its cause, its output or its exit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.diagnosis.failure_diagnosis import diagnose
+from tony.model.diagnosis import EvidenceLine
+from tony.model.failure import FailureCause
+from tony.model.program_exit import ExitReason, ExitStatus
+
+
+def exit_with(code: int | None, *, signal: str | None = None, rule: str = "") -> ExitStatus:
+    line = EvidenceLine(stream="err", number=1, text="x", ago=0.0, rule=rule)
+    return ExitStatus(reason=ExitReason.EXITED, code=code, signal=signal, evidence=(line,) if rule else ())
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "retry"),
+    [
+        (exit_with(1), "user-code", True),
+        (exit_with(127), "launch", False),
+        (exit_with(127, rule="last-line"), "launch", False),
+        (exit_with(127, rule="shell-code"), "user-code", False),
+        (exit_with(124), "timeout", True),
+        (exit_with(None, signal="SIGXCPU"), "quota", False),
+        (exit_with(152), "quota", False),
+        (exit_with(1, rule="disk-full"), "storage", False),
+    ],
+)
+def test_an_exit(status: ExitStatus, kind: str, retry: bool) -> None:
+    found = diagnose(FailureCause.PROGRAM, status)
+    assert (found.kind, found.retry) == (kind, retry)
+
+
+@pytest.mark.parametrize(
+    ("cause", "rule", "kind", "retry"),
+    [
+        ("job-timeout", "", "timeout", False),
+        ("execution-timeout", "", "timeout", True),
+        ("port-collision", "address-in-use", "rendezvous", True),
+        ("port-collision", "address-taken", "network", True),
+        ("memory", "python-code", "memory", True),
+    ],
+)
+def test_a_cause(cause: str, rule: str, kind: str, retry: bool) -> None:
+    found = diagnose(FailureCause(cause), exit_with(1, rule=rule))
+    assert (found.kind, found.retry) == (kind, retry)
