@@ -41,6 +41,7 @@ TOLD = {
         "specs",  # follow from the addresses
         "unexplained",  # follow from the tasks
         "latest",  # of every event
+        "stall",  # what it leads to follows from the event
         *("refused", "_on_moved"),  # a count of what changed nothing; who looks on
         "ended_ids",  # ids that never come again; thousands
         *("roles", "tasks", "containers", "timers"),  # each looked at by itself

@@ -62,6 +62,11 @@ CASES: list[tuple[ev.Event, str]] = [
         "c-1: node lost; exit not confirmed",
     ),
     (ev.Silent(task=TASK, incarnation="i", silence=25.0, container="c-1"), "no heartbeat from worker:1 for 25 s"),
+    (
+        ev.Stalled(session=1, since=3.0, what="step", reason="worker:1 is in main at a.py:3", task=TASK),
+        "no further step: worker:1 is in main at a.py:3",
+    ),
+    (ev.StallEnded(session=1), "the programs continue"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
     (
         ev.FailureClassified(

@@ -382,6 +382,13 @@ class Executors:
         by_others = self._overlap if self._attempt > 1 and (peer is None or peer.expected) else 0.0
         return round(max(0.0, self._now() - silence + by_others), 6)
 
+    def find_last_output(self, task: TaskId) -> float | None:
+        """Return when a task's program last printed a line, in the job's time; None if that is not known."""
+        peer = self._peers.get(task)
+        if peer is None or peer.output_at is None:
+            return None
+        return max(0.0, self._now() - (clock.monotonic() - peer.output_at))
+
     def _needs_renewal(self, peer: Peer) -> bool:
         """Return True if an executor's lease is to be renewed: its container is in use, this attempt in charge."""
         held = self._app.state.containers.get(peer.container)

@@ -21,6 +21,7 @@ from tony.am.executor_instructions import StartMessages, build_container_setup, 
 from tony.am.metrics_store import MetricsStore
 from tony.am.notifications import Notifications
 from tony.am.recovery import find_known_containers
+from tony.am.stall_watch import StallWatch
 from tony.am.subscribers import Subscribers
 from tony.am.unconfirmed_ends import UnconfirmedEnds
 from tony.clock import JobClock
@@ -118,6 +119,15 @@ class Master:
         self.executors = Executors(app, attempt, self.feed, now, self.metrics, is_current, overlap)
         self.subscribers = Subscribers(self.build_report)
         self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.build_report)
+        self._stalls = StallWatch(
+            app.state,
+            self.metrics,
+            self.executors.stacks,
+            self.feed,
+            now,
+            self.executors.find_last_output,
+            self.notifications.on_stalled,
+        )
         journal = allocator.journal(job.folder.events(attempt), self.on_durable)
         self._barrier = DurabilityBarrier(self._perform_all, journal)
 
@@ -444,6 +454,7 @@ class Master:
         while True:
             await asyncio.sleep(self.executors.interval)
             self.executors.check()
+            self._stalls.check()
             self.subscribers.on_time_passed()
 
 

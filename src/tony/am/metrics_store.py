@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
 from tony.am.series_store import SeriesStore, Track
-from tony.am.step_stalls import add_stall, condense_stalls, find_stall_limit
+from tony.am.stall_detection import ActivityRecord, StepPauses
+from tony.am.step_stalls import add_stall, condense_stalls, find_median, find_stall_limit
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
 from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
@@ -25,7 +26,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId, parse_role
 from tony.model.metric_definitions import series_of
 from tony.model.progress import CheckpointRecord, Progress
-from tony.model.progress_rules import STALLED_AFTER_UNKNOWN_SECONDS
+from tony.model.progress_rules import STALLED_AFTER_UNKNOWN_SECONDS, has_made_all
 from tony.protocol.client_messages import GetMetrics, Measured
 from tony.protocol.executor_messages import Sample
 
@@ -78,6 +79,7 @@ class _AttemptProgress:
         changed: since it was written.
         reports: reports of steps so far.
         intervals: seconds between the last of them.
+        longest: the longest pause between two reports so far.
     """
 
     progress: Progress
@@ -85,6 +87,7 @@ class _AttemptProgress:
     changed: bool = True
     reports: int = 1
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_INTERVALS))
+    longest: float = 0.0
 
 
 class MetricsStore:
@@ -117,6 +120,7 @@ class MetricsStore:
         steps = max(STEP_INTERVAL_SECONDS, len(state.tasks) / STEP_REPORTS_PER_SECOND)
         self.step_interval = min(steps, self.interval)
         self.series = SeriesStore([*map(str, state.tasks)], least)
+        self.activity = ActivityRecord()
         self.refused = 0
         self._names: dict[str, bool] = {}
         self._attempts: dict[str, dict[tuple[int, int], _AttemptProgress]] = {}
@@ -151,6 +155,7 @@ class MetricsStore:
             return
         at = max(0.0, now - max(0.0, message.ago))
         if which == newest:
+            self.activity.note_sample(task, at, message.values)
             self.series.add(str(task), at, self._select_known_values(message.values))
         self._note_steps(known, message, now, at)
         self._note_saved(known, message, now)
@@ -188,6 +193,7 @@ class MetricsStore:
         ):
             return  # a sample repeats what was reported before
         stalls = add_stall(progress, step, seen)
+        attempt.longest = max(attempt.longest, seen - progress.at)
         if seen - progress.at > _SAME_REPORT_SECONDS:
             count = max(1, message.step_reports - attempt.reports)
             attempt.intervals.extend([(seen - progress.at) / count] * min(count, _MAX_INTERVALS))
@@ -263,6 +269,20 @@ class MetricsStore:
         attempts = self._attempts.get(str(task))
         progress = attempts[max(attempts)].progress if attempts else None
         return None if progress is None or progress.first_at < 0 else max(0.0, self._now() - progress.at)
+
+    def find_step_pauses(self, task: Task) -> StepPauses | None:
+        """Return the pauses between the steps of a task's current attempt; None if it has reported no step."""
+        attempt = self._attempts.get(str(task.id), {}).get((task.session, task.try_))
+        if attempt is None or attempt.progress.first_at < 0:
+            return None
+        longest = max((until - since for since, until in attempt.progress.stalls), default=0.0)
+        return StepPauses(
+            step=attempt.progress.step,
+            at=attempt.progress.at,
+            median=find_median(attempt.intervals),
+            longest=max(attempt.longest, longest),
+            is_complete=has_made_all(attempt.progress),
+        )
 
     def _find_newest_progress(self, tasks: Sequence[str]) -> tuple[Progress, ...]:
         attempts = (self._attempts.get(task) for task in tasks or self._attempts)

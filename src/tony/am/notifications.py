@@ -87,6 +87,10 @@ class Notifications:
         """Handle that a task or the gang restarts."""
         self.notify("restarted", reason)
 
+    def on_stalled(self, reason: str) -> None:
+        """Handle that the programs stopped making progress."""
+        self.notify("stalled", reason)
+
     def notify(self, what: str, reason: str = "", report: JobReport | None = None) -> None:
         """Send a notification soon, if the job asks for this kind."""
         if self._target is None or what not in self._on:

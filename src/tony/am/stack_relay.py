@@ -1,4 +1,4 @@
-"""Stack traces of a task's program: requested by clients, answered by the task's executor, with a timeout."""
+"""Stack traces of a task's program: requested by clients and the AM, answered by the executor, with a timeout."""
 
 from __future__ import annotations
 
@@ -25,10 +25,16 @@ _MAX_SENTENCE_CHARACTERS = 1000
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """An open request of a client."""
+    """An open request.
+
+    Attributes:
+        on_answer: called once.
+        client: that waits for the answer; None if it is the AM itself.
+    """
 
     task: TaskId
-    client: RpcConnection
+    on_answer: Callable[[Stacks], object]
+    client: RpcConnection | None
     requested_at: float
 
 
@@ -49,20 +55,23 @@ class StackRelay:
 
     def on_request(self, client: RpcConnection, message: GetStacks) -> TaskId | None:
         """Handle a client's request; return the task, if its executor was asked."""
-        task = message.task
+        return message.task if self.request(message.task, client.send, client) else None
+
+    def request(self, task: TaskId, on_answer: Callable[[Stacks], object], client: RpcConnection | None = None) -> bool:
+        """Request stack traces; return True if the executor was asked. `on_answer` is called once in any case."""
+        problem, word = "", os.urandom(16).hex()
         if task not in self._tasks:
-            self._answer_problem(client, task, "there is no such task")
-            return None
-        if len(self._waiting) >= _MAX_OPEN_REQUESTS:
-            self._answer_problem(client, task, f"{_MAX_OPEN_REQUESTS} requests for stack traces are open already")
-            return None
-        word = os.urandom(16).hex()
-        self._waiting[word] = _Request(task, client, clock.monotonic())
-        if not self._send(task, DumpStacks(request=word)):
-            del self._waiting[word]
-            self._answer_problem(client, task, f"the executor of {task} is not connected")
-            return None
-        return task
+            problem = "there is no such task"
+        elif len(self._waiting) >= _MAX_OPEN_REQUESTS:
+            problem = f"{_MAX_OPEN_REQUESTS} requests for stack traces are open already"
+        else:
+            self._waiting[word] = _Request(task, on_answer, client, clock.monotonic())
+            if not self._send(task, DumpStacks(request=word)):
+                del self._waiting[word]
+                problem = f"the executor of {task} is not connected"
+        if problem:
+            on_answer(Stacks(task=str(task), problem=problem))
+        return not problem
 
     def handle_stacks(self, task: TaskId, message: Stacks) -> None:
         """Forward an executor's answer; ignore one without an open request."""
@@ -70,7 +79,7 @@ class StackRelay:
         if request is None or request.task != task:
             return
         del self._waiting[message.request]
-        request.client.send(
+        request.on_answer(
             replace(
                 message,
                 task=str(task),
@@ -88,7 +97,7 @@ class StackRelay:
 
     def on_closed(self, client: RpcConnection) -> None:
         """Drop the requests of a client that has disconnected."""
-        for word in [word for word, request in self._waiting.items() if request.client is client]:
+        for word in [word for word, request in self._waiting.items() if client is request.client]:
             del self._waiting[word]
 
     def check(self) -> None:
@@ -99,8 +108,4 @@ class StackRelay:
     def _fail(self, matches: Callable[[_Request], bool], why: str) -> None:
         for word in [word for word, request in self._waiting.items() if matches(request)]:
             request = self._waiting.pop(word)
-            self._answer_problem(request.client, request.task, why)
-
-    @staticmethod
-    def _answer_problem(client: RpcConnection, task: TaskId, problem: str) -> None:
-        client.send(Stacks(task=str(task), problem=problem))
+            request.on_answer(Stacks(task=str(request.task), problem=why))

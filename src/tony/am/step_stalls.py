@@ -22,14 +22,19 @@ _STALLS_SENT_COUNT = 3
 _FEWEST_INTERVALS = 2
 
 
+def find_median(intervals: Sequence[float]) -> float | None:
+    """Return the median of the pauses between reports; None while too few are known."""
+    return sorted(intervals)[len(intervals) // 2] if len(intervals) >= _FEWEST_INTERVALS else None
+
+
 def find_stall_limit(intervals: Sequence[float]) -> float:
     """Return after how many seconds without a report a program counts as stalled.
 
     Programs that report seldom, such as those whose steps are read from files, have long limits.
     """
-    if len(intervals) < _FEWEST_INTERVALS:
+    median = find_median(intervals)
+    if median is None:
         return STALLED_AFTER_UNKNOWN_SECONDS
-    median = sorted(intervals)[len(intervals) // 2]
     return max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * median)
 
 

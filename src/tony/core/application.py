@@ -33,6 +33,7 @@ from tony.core.steps import (
     node_exclusion,
     session_restart,
     session_start,
+    stalls,
 )
 from tony.errors import ExitCode
 from tony.model.ids import TaskId
@@ -62,6 +63,8 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.ContainerEnded: container_loss.on_container_ended,
     ev.ActionFailed: container_loss.on_action_failed,
     ev.Silent: container_loss.on_silent,
+    ev.Stalled: stalls.on_stalled,
+    ev.StallEnded: stalls.on_stall_ended,
     ev.DeadlinePassed: deadlines.on_deadline,
     ev.KillRequested: job_finish.on_kill,
     ev.RestartRequested: session_restart.on_restart,

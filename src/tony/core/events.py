@@ -225,6 +225,35 @@ class Silent(LoggedEvent):
 
 
 @value_class
+class Stalled(LoggedEvent):
+    """The programs of a session stopped making progress.
+
+    Attributes:
+        since: when they last reported a step or printed a line.
+        what: what is missing since then: `step` or `output`.
+        reason: where they wait, one sentence.
+        task: the task that the others seem to wait for; None if not known.
+        frame: where that one waits: `recv at train.py:88`; empty if not known.
+    """
+
+    kind: ClassVar[str] = "stalled"
+    session: int
+    since: float
+    what: str
+    reason: str
+    task: TaskId | None = None
+    frame: str = ""
+
+
+@value_class
+class StallEnded(LoggedEvent):
+    """A program of a stalled session reported a step or printed a line."""
+
+    kind: ClassVar[str] = "stall-ended"
+    session: int
+
+
+@value_class
 class SessionOpened(LoggedEvent):
     """Session `session` begins: the answer to `OpenSession`, logged before any of its effects.
 
@@ -398,6 +427,8 @@ Event = (
     | Exited
     | ContainerEnded
     | Silent
+    | Stalled
+    | StallEnded
     | SessionOpened
     | GangSizeSet
     | FailureClassified

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from tony.core import sentences
 from tony.core.deadline import DeadlineKind
-from tony.core.events import ClusterKill, ContainerEnded
+from tony.core.events import ClusterKill, ContainerEnded, Stalled
 from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.model.actor import Actor
-from tony.model.diagnosis import Diagnosis, LineMeaning
+from tony.model.diagnosis import Diagnosis, EvidenceLine, LineMeaning
 from tony.model.failure import (
     AllocationFacts,
     ContainerFacts,
@@ -27,7 +27,7 @@ from tony.model.failure import (
     TimeoutFacts,
 )
 from tony.model.job_spec import TimeoutAfter
-from tony.model.log_name import ERR, LogName
+from tony.model.log_name import ERR, STACKS, LogName
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.states import ENDED_TASK_STATES
 
@@ -162,6 +162,19 @@ def failure_from_timeout(state: State, task: Task, kind: DeadlineKind, at: float
     }[kind]
     blameless = kind is DeadlineKind.REGISTRATION
     return failure_from_task(state, task, cause, failure_class, TimeoutFacts(limit=limit or 0), at, blameless=blameless)
+
+
+def failure_from_stall(state: State, stall: Stalled, at: float) -> Failure:
+    """Return the failure of a session that makes no progress; its task is the one that the others wait for."""
+    facts = MessageFacts(message=sentences.describe_stall(stall, at))
+    task = state.tasks[stall.task] if stall.task else None
+    if task is None:
+        return failure_from_job(state, FailureCause.HANG, FailureClass.USER, facts, at)
+    failure = failure_from_task(state, task, FailureCause.HANG, FailureClass.USER, facts, at)
+    if not stall.frame or not failure.diagnosis:
+        return failure
+    line = EvidenceLine(stream=STACKS, number=0, text=stall.frame, ago=0.0, rule="")
+    return replace(failure, diagnosis=replace(failure.diagnosis, evidence=(line,)))
 
 
 def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:

@@ -9,7 +9,13 @@ from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import select_counted_restarts
-from tony.core.sentences import describe_note, describe_restart, describe_silent_peers, describe_unfinished
+from tony.core.sentences import (
+    describe_note,
+    describe_restart,
+    describe_silent_peers,
+    describe_stall,
+    describe_unfinished,
+)
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
@@ -65,6 +71,8 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
     exit_code = app.exit_code
     waiting = _explain_waiting(state, now, context.live)
     silent = ""
+    if not waiting and state.stall and state.stall.session == state.session and state.active:
+        waiting = f"{describe_stall(state.stall, now)}; see: tony stacks {state.job_id}"
     if not waiting:
         silent = describe_silent_peers(state, now, lambda task: _find_silence(context.live.get(task, _NO_LIVE)))
     return JobReport(

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
+from tony.core.events import Stalled
 from tony.core.reasons import (
     ContainerLost,
     GangReleased,
@@ -268,6 +269,11 @@ def describe_unfinished(state: State) -> str:
         f"{format_task_ranges(succeeded, _SHOWN_RANGES)} {verb} succeeded; "
         f"still waiting for {format_task_ranges(unfinished, _SHOWN_RANGES)}"
     )
+
+
+def describe_stall(stall: Stalled, now: float) -> str:
+    """Return for how long a session has made no progress, and where it waits."""
+    return f"no {stall.what} for {format_duration(max(0.0, now - stall.since))}: {stall.reason}"
 
 
 def describe_silent_peers(state: State, now: float, find_silence: Callable[[TaskId], float | None]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tony.core.deadline import Deadline, DeadlineKind, Timers
-from tony.core.events import ContainerEnded
+from tony.core.events import ContainerEnded, Stalled
 from tony.core.reasons import RestartReason, TaskNote
 from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
 from tony.model.failure import Failure
@@ -286,6 +286,7 @@ class State:
         tolerated: failures of tracked tasks in this session that do not count as long as others may succeed.
         unexplained: tasks that were stopped externally, or lost their container, until the cause is known.
         exports: role -> variable -> (index of the task that exported it, value).
+        stall: of a session that makes no progress; None once it continues.
         refused: number of events about something that does not, or no longer, exist.
         ended_at: when the job ended.
     """
@@ -341,6 +342,7 @@ class State:
         self.tolerated: list[Failure] = []
         self.unexplained: set[TaskId] = set()
         self.exports: dict[str, dict[str, tuple[int, str]]] = {}
+        self.stall: Stalled | None = None
         self.refused = 0
         self.ended_at: float | None = None
         for name, role in spec.effective_roles.items():

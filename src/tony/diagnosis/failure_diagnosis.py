@@ -26,6 +26,7 @@ _KINDS: Mapping[FailureCause, FailureKind] = {
     FailureCause.EXECUTION_TIMEOUT: FailureKind.TIMEOUT,
     FailureCause.JOB_TIMEOUT: FailureKind.TIMEOUT,
     FailureCause.GROUP_TIMEOUT: FailureKind.TIMEOUT,
+    FailureCause.HANG: FailureKind.HANG,
     FailureCause.LIFETIME: FailureKind.TIMEOUT,
     FailureCause.KILLED: FailureKind.KILLED,
     FailureCause.REFUSED: FailureKind.QUOTA,

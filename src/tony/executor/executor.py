@@ -30,6 +30,7 @@ from tony.executor.program.watchdog import Watchdog
 from tony.executor.task_run import ProgramRun, RunContext
 from tony.isolated_interpreter import settle
 from tony.linux.port_reservation import PortsExhaustedError
+from tony.model.log_name import STACKS
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import (
     Attach,
@@ -225,7 +226,7 @@ class Executor:
             from tony.executor.program.stack_dump import StackDumper  # late: most jobs never need it
 
             self._stacks = StackDumper(self._context.container, self._run_context.environment, self._reaper)
-        found = replace(answer, name=run.format_file_name("stacks"))
+        found = replace(answer, name=run.format_file_name(STACKS))
         try:
             found = await self._stacks.dump(found, self._run_context.process_tree.list_contained(), run.mask)
         except Exception as error:  # a failing stack dump must not end the program

@@ -44,6 +44,7 @@ class MarkerKind(Enum):
     DEATH = "death"  #: a container was lost while its program ran
     CHECKPOINT = "checkpoint"  #: the program saved a checkpoint
     ATTEMPT = "attempt"  #: another AM attempt took over
+    STALL = "stall"  #: the programs stopped making progress
     COMMAND = "command"  #: a user requested something
 
 
@@ -283,6 +284,8 @@ class TimelineReader:
                     self._marks.append(Mark(MarkerKind.RESTART, at, name, failure))
             case ev.ContainerEnded(cause=cause) if lost is not None:
                 self._marks.append(Mark(MarkerKind.DEATH, at, str(lost.id), cause))
+            case ev.Stalled(task=task, what=what, reason=reason):
+                self._marks.append(Mark(MarkerKind.STALL, at, str(task or ""), f"no further {what}: {reason}"))
             case ev.JobRequest(actor=actor, what=what):
                 self._marks.append(Mark(MarkerKind.COMMAND, at, note=f"{actor} requested {what}"))
 
@@ -321,7 +324,9 @@ _AFFECT_ALL_TASKS = frozenset({ev.AttemptStarted, ev.ReconcileClosed, ev.Session
 #: Events about a container.
 _IN_CONTAINERS = frozenset(kind for kind in ev.EVENTS.values() if any(f.name == "container" for f in fields(kind)))
 #: Events that yield markers or sessions.
-_MARKED_EVENTS = frozenset({ev.AttemptStarted, ev.SessionOpened, ev.FailureClassified, ev.ContainerEnded, *ev.REQUESTS})
+_MARKED_EVENTS = frozenset(
+    {ev.AttemptStarted, ev.SessionOpened, ev.FailureClassified, ev.ContainerEnded, ev.Stalled, *ev.REQUESTS}
+)
 
 
 def _container(event: ev.Event) -> str:

@@ -89,6 +89,10 @@ def describe(event: ev.Event) -> str:
             return f"{event.container}: {event.cause}{unseen}"
         case ev.Silent():
             return f"no heartbeat from {event.task} for {format_duration(event.silence)}"
+        case ev.Stalled():
+            return f"no further {event.what}: {event.reason}"
+        case ev.StallEnded():
+            return "the programs continue"
         case ev.SessionOpened():
             return f"session {event.session}: {event.reason}"
         case ev.GangSizeSet():

@@ -34,7 +34,7 @@ class ShownLine:
 
     Attributes:
         file: of the job's logs.
-        line: number of the line in the stream, from 1.
+        line: number of the line in the stream, from 1; 0 for a frame of a stack trace.
         rule: the rule that it met.
     """
 
@@ -43,6 +43,11 @@ class ShownLine:
     line: int
     text: str
     rule: str
+
+    @property
+    def place(self) -> str:
+        """Return the file and, if it is known, the line."""
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,10 +40,10 @@ class EvidenceLine:
     """A line of output that says why a program failed.
 
     Attributes:
-        stream: `out` or `err`.
-        number: of the line in the stream, from 1.
+        stream: `out` or `err`; `stacks` for a frame of a stack trace.
+        number: of the line in the stream, from 1; 0 for a frame.
         ago: seconds from the line to the program's exit.
-        rule: name of the rule that it met.
+        rule: name of the rule that it met; empty for a frame.
     """
 
     stream: str

@@ -46,6 +46,7 @@ class FailureCause(StrEnum):
     EXECUTION_TIMEOUT = "execution-timeout"
     JOB_TIMEOUT = "job-timeout"
     GROUP_TIMEOUT = "group-timeout"
+    HANG = "hang"
     LIFETIME = "lifetime"
     KILLED = "killed"
     REFUSED = "refused"

@@ -114,8 +114,8 @@ class JobReport:
         folder: path of the job directory.
         am: None before the application master starts and after it has ended.
         submitted, ended: wall-clock seconds since 1970.
-        waiting: which tasks are missing and why, or which are silent since a peer succeeded, one sentence; may be
-            empty.
+        waiting: which tasks are missing and why, where the programs hang, or which are silent since a peer succeeded,
+            one sentence; may be empty.
         unfinished: which tasks the job still waits for once another one has succeeded, one sentence; else empty.
         restarts: number of restarts; None before any.
         session_reason: why the current session was started; empty if it is the first.

@@ -13,6 +13,7 @@ from tony.model.setting_choices import (
     DistributedMode,
     FailurePolicy,
     OnInterrupt,
+    OnStall,
     OnTimeout,
     RestartScope,
     RoleKind,
@@ -133,7 +134,7 @@ class Notify:
 
 
 #: Subjects of notifications, in the order of a job's life.
-NOTICES = ("started", "restarted", "succeeded", "failed", "killed")
+NOTICES = ("started", "restarted", "stalled", "succeeded", "failed", "killed")
 
 
 @value_class
@@ -169,6 +170,9 @@ class JobSpec(JobProgramSettings):
         port_range: first and last port that may be reserved, both included; None lets the kernel choose.
         metrics_interval: seconds between two metric samples; longer in large jobs; 0: none are taken.
         on_interrupt: the effect of Ctrl-C where the job is followed.
+        stall_timeout: seconds without any sign of progress after which programs may count as stalled, see
+            `am/stall_detection.py`; None: they never do.
+        on_stall: what happens then.
         scheduler: the scheduler's name; its own settings are in `scheduler_settings`.
     """
 
@@ -204,6 +208,8 @@ class JobSpec(JobProgramSettings):
     heartbeat_timeout: float = 25.0
     timeouts: Timeouts = field(default_factory=Timeouts)
     metrics_interval: float = 5.0
+    stall_timeout: float | None = 300.0
+    on_stall: OnStall = OnStall.REPORT
     tls: TlsMode = TlsMode.AUTO
     notify: Notify = field(default_factory=Notify)
     on_interrupt: OnInterrupt = OnInterrupt.ASK

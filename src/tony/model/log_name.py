@@ -15,6 +15,8 @@ from tony.model.ids import TaskId
 OUT = "out"
 ERR = "err"
 STREAMS = (OUT, ERR)
+#: Ending of the file with the stack traces of a task attempt.
+STACKS = "stacks"
 #: Ending of the older part after a rotation.
 ROTATED = ".1"
 _PATTERN = r"([A-Za-z][A-Za-z0-9_-]*)-(\d{1,9})\.s(\d{1,9})\.t(\d{1,9})\.(out|err)"

@@ -33,14 +33,14 @@ def share_of(step: float | None, total: float | None, *, succeeded: bool) -> flo
 
 def is_stalled(progress: Progress, now: float) -> bool:
     """Return True if a running program has steps left and has reported nothing for too long."""
-    if _has_made_all(progress):
+    if has_made_all(progress):
         return False
     return progress.stalled_after is not None and now - progress.at > progress.stalled_after
 
 
 def is_overdue(progress: Progress, now: float) -> bool:
     """Return True if a running program has steps left and its next report should have arrived."""
-    if progress.stalled_after is None or _has_made_all(progress):
+    if progress.stalled_after is None or has_made_all(progress):
         return False
     # No usual pause is longer than the time of all reports: this bounds a limit that is not known yet.
     bound = max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * (progress.at - progress.first_at))
@@ -49,12 +49,12 @@ def is_overdue(progress: Progress, now: float) -> bool:
 
 def is_repeating(progress: Progress, now: float) -> bool:
     """Return True if a program that is not stalled has reported the same step for too long."""
-    if progress.stalled_after is None or _has_made_all(progress):
+    if progress.stalled_after is None or has_made_all(progress):
         return False
     return progress.at > progress.advanced_at and now - progress.advanced_at > progress.stalled_after
 
 
-def _has_made_all(progress: Progress) -> bool:
+def has_made_all(progress: Progress) -> bool:
     """Return True if a program has made its last step. One whose first step was 0 reports 49 of 50 last."""
     if not progress.total:
         return False

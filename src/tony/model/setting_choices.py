@@ -80,6 +80,14 @@ class OnInterrupt(Enum):
     DETACH = "detach"  #: the follower exits, the job continues
 
 
+class OnStall(Enum):
+    """What the AM does when the programs of a session stop making progress."""
+
+    REPORT = "report"  #: it is an event of the job, and shown
+    RESTART = "restart"  #: as for a failure of the session
+    FAIL = "fail"  #: the job fails
+
+
 class TlsMode(Enum):
     """Connections of the job that use TLS."""
 

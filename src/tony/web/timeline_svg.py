@@ -47,6 +47,7 @@ _SIGNS = {
     MarkerKind.DEATH: ("died", "✕"),
     MarkerKind.RESTART: ("restart", "↻"),
     MarkerKind.ATTEMPT: ("attempt", "⇄"),
+    MarkerKind.STALL: ("command", "‖"),
     MarkerKind.COMMAND: ("command", "!"),
     MarkerKind.CHECKPOINT: ("checkpoint", "◆"),
 }

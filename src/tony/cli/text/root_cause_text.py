@@ -18,7 +18,7 @@ def format_root_cause(report: JobReport, root_cause: RootCause) -> Sequence[str]
     """Return the root task and its kind of failure, the evidence, its consequences, the decision, and what to do."""
     lines = [f"{format_outcome(report)}: {root_cause.reason}", f"  Kind: {root_cause.class_.value}"]
     if root_cause.evidence:
-        lines += ["  Cause:", *(f"    {line.file}:{line.line}: {line.text}" for line in root_cause.evidence)]
+        lines += ["  Cause:", *(f"    {line.place}: {line.text}" for line in root_cause.evidence)]
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
     if root_cause.decision:

@@ -65,6 +65,7 @@ _SIGNS: Mapping[_Cell, _Sign] = {
     MarkerKind.FAILURE: _Sign("!", "!", "bright_red", "failure"),
     MarkerKind.RESTART: _Sign("↻", "R", "bright_yellow", "restart"),
     MarkerKind.ATTEMPT: _Sign("⇄", "A", "bright_yellow", "new AM attempt"),
+    MarkerKind.STALL: _Sign("‖", "S", "bright_yellow", "stall"),
     MarkerKind.COMMAND: _Sign("?", "?", "bright_white", "user action"),
     MarkerKind.CHECKPOINT: _Sign("◆", "C", "bright_blue", "checkpoint"),
 }

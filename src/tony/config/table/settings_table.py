@@ -17,6 +17,7 @@ from tony.model.setting_choices import (
     DistributedMode,
     FailurePolicy,
     OnInterrupt,
+    OnStall,
     OnTimeout,
     ReservedPort,
     RestartScope,
@@ -236,6 +237,11 @@ _JOB = (
          attribute="timeouts.job", also="timeout time_limit walltime max_runtime"),
     _row("metrics_interval", Kind.DURATION, Part.EXECUTOR, "Sampling interval of resource use and progress; longer "
          'in large jobs; `"0s"` turns it off.', bounds=(0, 3600), also="metrics sample_interval metrics_period"),
+    _row("stall_timeout", Kind.TIMEOUT, Part.AM, "Minimum time without output and with idle processors after which "
+         "programs count as [stalled](when-a-job-fails.md#hangs); a tenth of it where they report steps.",
+         also="hang_timeout hang stall deadlock"),
+    _row("on_stall", Kind.CHOICE, Part.AM, "What happens when the programs stall: `report` it, `restart` the session "
+         "(counts against `max_restarts`), or `fail` the job.", choices=OnStall, also="on_hang"),
     _row("python_stacks", Kind.TRUTH, Part.EXECUTOR, "Enable stack traces of Python programs even if `py-spy` is "
          "missing or not permitted: a `sitecustomize` on their PYTHONPATH registers `faulthandler`.",
          also="stacks faulthandler stack_dumps"),
@@ -248,8 +254,8 @@ _JOB = (
     _row("notify.webhook", Kind.SECRET, Part.AM, "URL that receives a POST with a short JSON report for each event "
          "in `notify.on`: [Notifications](notifications.md).", attribute="notify.webhook",
          also="url webhook_url hook slack"),
-    _row("notify.on", Kind.TAGS, Part.AM, "Events to notify about: `started`, `restarted`, `succeeded`, `failed`, "
-         "`killed`.", attribute="notify.on", also="events when"),
+    _row("notify.on", Kind.TAGS, Part.AM, "Events to notify about: `started`, `restarted`, `stalled`, "
+         "`succeeded`, `failed`, `killed`.", attribute="notify.on", also="events when"),
     _row("notify.secret", Kind.SECRET, Part.AM, "Key of the HMAC-SHA256 signature of each notification.",
          attribute="notify.secret", also="key token signature hmac"),
     _row("scheduler.name", Kind.TEXT, Part.CLIENT, "Scheduler to use; `--scheduler` sets it too.",

@@ -148,10 +148,16 @@ def fail_group(ctx: StepContext, role: RoleState, rule: TimeoutAfter) -> None:
         _fail_session(ctx, failure, f"{role.name} has timeout_after")
 
 
-def fail_job(ctx: StepContext, failure: Failure) -> None:
-    """Handle a failure that no restart can fix: limits of the job itself, refusals."""
+def restart_session(ctx: StepContext, failure: Failure, why: str) -> None:
+    """Handle a failure of the session that no task reported: it restarts if restarts are left."""
     ctx.state.failures.append(failure)
-    _finish_failed(ctx, failure, "a restart would not help")
+    _fail_session(ctx, failure, why)
+
+
+def fail_job(ctx: StepContext, failure: Failure, why: str = "a restart would not help") -> None:
+    """Handle a failure after which nothing restarts: limits of the job itself, refusals."""
+    ctx.state.failures.append(failure)
+    _finish_failed(ctx, failure, why)
 
 
 def on_unsatisfiable(ctx: StepContext, event: ev.Unsatisfiable) -> None:

@@ -39,7 +39,14 @@ _SHOWN_EVENTS = 8
 #: Task states that are shown first.
 _FIRST_STATES = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPING, TaskState.STARTING, TaskState.RUNNING)
 #: Markers listed in the text version of the timeline.
-_LISTED_MARKERS = (MarkerKind.FAILURE, MarkerKind.DEATH, MarkerKind.RESTART, MarkerKind.ATTEMPT, MarkerKind.COMMAND)
+_LISTED_MARKERS = (
+    MarkerKind.FAILURE,
+    MarkerKind.DEATH,
+    MarkerKind.RESTART,
+    MarkerKind.ATTEMPT,
+    MarkerKind.STALL,
+    MarkerKind.COMMAND,
+)
 _MAX_LISTED_MARKERS = 200
 
 

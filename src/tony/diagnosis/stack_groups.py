@@ -1,0 +1,228 @@
+"""Names the task that the others wait for, from the stack traces of all tasks. Pure.
+
+Reads what `py-spy dump` and `faulthandler` write; of both the innermost frame comes first within a thread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from posixpath import basename
+
+from tony.model.ids import TaskId
+
+#: `Thread 4711 (idle): "MainThread"`, `Thread 0x00007f12 (most recent call first):`, `Current thread 0x…`.
+_THREAD = re.compile(r"^(?:Current thread|Thread) \S+")
+_SPY_FRAME = re.compile(r"^ +(?P<function>.+?) \((?P<file>.+):(?P<line>\d+)\)$")
+_FAULT_FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
+#: Files that do not belong to the user.
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|/lib/pypy|^<frozen |(?:^|/)sitecustomize\.py$")
+#: Functions that only call another one.
+_WRAPPERS = re.compile(
+    r"wrap|decorate_context|error_handler|^_?inner$|_call_impl$|^__(?:call|enter|exit)__$|^<lambda>$"
+)
+#: Functions in which tasks of a gang wait for each other, and files of libraries for that.
+_COLLECTIVES = re.compile(
+    r"^_?(?:all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|broadcast|barrier|monitored_barrier|gather|scatter|reduce"
+    r"|psum|sync_global_devices|process_allgather|wait_at_barrier|synchronize)(?:_\w+)?$"
+)
+_COLLECTIVE_FILES = re.compile(
+    r"/torch/distributed/|/torch/nn/parallel/|/horovod/|/mpi4py/|/jax/.*multihost|/deepspeed/comm"
+)
+#: Tasks whose steps must be known to say which one is behind.
+_FEWEST_STEPS = 2
+#: Groups of tasks that are described.
+_MAX_GROUPS = 2
+#: The function that threads other than the main one begin with.
+_THREAD_START = re.compile(r"^_bootstrap(?:_inner)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class StackFrame:
+    """One call of a function."""
+
+    function: str
+    file: str
+    line: int
+
+    @property
+    def is_user_code(self) -> bool:
+        """Return True if the file is neither of a library nor of Python."""
+        return not _LIBRARY.search(self.file)
+
+    @property
+    def is_collective(self) -> bool:
+        """Return True if tasks wait for each other in it."""
+        if self.is_user_code:
+            return False
+        return bool(_COLLECTIVES.match(self.function) or _COLLECTIVE_FILES.search(self.file))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitPoint:
+    """Where a program waits.
+
+    Attributes:
+        function: the function that user code called, or the innermost one of user code.
+        file, line: of the user code.
+        is_collective: it waits for other tasks there.
+    """
+
+    function: str
+    file: str
+    line: int
+    is_collective: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.function} at {basename(self.file)}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStack:
+    """A task of a stalled session.
+
+    Attributes:
+        point: where it waits; None if not known.
+        step: the last step that it reported; None if it reports none.
+        has_ended: its program has ended, while others run.
+    """
+
+    task: TaskId
+    point: WaitPoint | None = None
+    step: float | None = None
+    has_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OddTask:
+    """The task that the others wait for.
+
+    Attributes:
+        task, frame: None and empty if not known.
+        sentence: where the tasks wait.
+    """
+
+    task: TaskId | None
+    frame: str
+    sentence: str
+
+
+def find_wait_point(text: str) -> WaitPoint | None:
+    """Return where a program waits, from a dump of all of its processes; None if no process runs user code.
+
+    Of several processes the one with the longest stack of user code counts: launchers have none, or a short one.
+    """
+    best: list[StackFrame] = []
+    for frames in _parse_threads(text):
+        if _THREAD_START.match(frames[-1].function) or (frames[-1].function, len(frames)) == ("run", 1):
+            continue
+        if _count_user_frames(frames) > _count_user_frames(best):
+            best = frames
+    place = next((index for index, frame in enumerate(best) if frame.is_user_code), None)
+    if place is None:
+        return None
+    user, called = best[place], best[:place]
+    named = next((frame for frame in reversed(called) if not _WRAPPERS.search(frame.function)), None)
+    function = named.function if named else user.function
+    return WaitPoint(function, user.file, user.line, any(frame.is_collective for frame in called))
+
+
+def _count_user_frames(frames: Sequence[StackFrame]) -> int:
+    return sum(frame.is_user_code for frame in frames)
+
+
+def _parse_threads(text: str) -> Sequence[list[StackFrame]]:
+    """Return the frames of each thread that has any, the innermost first."""
+    threads: list[list[StackFrame]] = []
+    for line in text.splitlines():
+        if _THREAD.match(line):
+            threads.append([])
+        elif threads:
+            match = _FAULT_FRAME.match(line) or _SPY_FRAME.match(line)
+            if match:
+                threads[-1].append(StackFrame(match["function"], match["file"], int(match["line"])))
+    return [frames for frames in threads if frames]
+
+
+def find_odd_task(tasks: Sequence[TaskStack]) -> OddTask:
+    """Return the task that the others wait for, and one sentence about where the tasks are.
+
+    It is, in this order: one that is not in a collective operation while others are; one that waits elsewhere than
+    most; one that has ended; the only one with the lowest step.
+    """
+    running = [each for each in tasks if not each.has_ended]
+    odd = _find_outside_collective(running) or _find_outside_majority(running)
+    odd = odd or next((each for each in tasks if each.has_ended), None) or _find_slowest(running)
+    if odd is None:
+        return OddTask(None, "", _describe_all(running))
+    others = [each for each in running if each is not odd]
+    parts = [_describe_odd(odd), _describe_others(others)]
+    frame = str(odd.point) if odd.point else ""
+    return OddTask(odd.task, frame, "; ".join(filter(None, parts)))
+
+
+def _select_first(tasks: Sequence[TaskStack]) -> TaskStack | None:
+    """Return the task with the lowest step, of several the first; None if there are none."""
+    return min(tasks, key=lambda each: (each.step is None, each.step or 0.0, each.task), default=None)
+
+
+def _find_outside_collective(tasks: Sequence[TaskStack]) -> TaskStack | None:
+    known = [each for each in tasks if each.point]
+    outside = [each for each in known if each.point and not each.point.is_collective]
+    return _select_first(outside) if len(outside) < len(known) else None
+
+
+def _find_outside_majority(tasks: Sequence[TaskStack]) -> TaskStack | None:
+    groups = _group_by_point(tasks)
+    largest = max(groups.values(), key=len, default=[])
+    if 2 * len(largest) <= sum(map(len, groups.values())):
+        return None
+    return _select_first([each for group in groups.values() if group is not largest for each in group])
+
+
+def _find_slowest(tasks: Sequence[TaskStack]) -> TaskStack | None:
+    steps = sorted((each.step, each.task) for each in tasks if each.step is not None)
+    if len(tasks) == 1:
+        return tasks[0]
+    if len(steps) < _FEWEST_STEPS or steps[0][0] == steps[1][0]:
+        return None
+    return next(each for each in tasks if each.task == steps[0][1])
+
+
+def _group_by_point(tasks: Sequence[TaskStack]) -> Mapping[tuple[str, int], list[TaskStack]]:
+    groups: dict[tuple[str, int], list[TaskStack]] = defaultdict(list)
+    for each in tasks:
+        if each.point:
+            groups[basename(each.point.file), each.point.line].append(each)
+    return groups
+
+
+def _describe_odd(odd: TaskStack) -> str:
+    step = "" if odd.step is None else f" (last step {odd.step:,.10g})"
+    if odd.has_ended:
+        return f"{odd.task}{step} has ended"
+    return f"{odd.task}{step} is in {odd.point}" if odd.point else f"{odd.task}{step} is behind"
+
+
+def _describe_others(others: Sequence[TaskStack]) -> str:
+    groups = sorted(_group_by_point(others).values(), key=len, reverse=True)
+    if not groups:
+        return ""
+    first = groups[0]
+    if len(others) == 1:
+        return f"{first[0].task} is in {first[0].point}"
+    if len(first) == len(others):
+        return f"the other {len(others)} are in {first[0].point}"
+    are = "is" if len(first) == 1 else "are"
+    return f"{len(first)} of the other {len(others)} {are} in {first[0].point}"
+
+
+def _describe_all(tasks: Sequence[TaskStack]) -> str:
+    groups = sorted(_group_by_point(tasks).values(), key=len, reverse=True)
+    if not groups:
+        return "no stack traces of its programs are known"
+    if len(groups[0]) == len(tasks):
+        return f"all {len(tasks)} tasks are in {groups[0][0].point}"
+    return "; ".join(_describe_odd(group[0]) for group in groups[:_MAX_GROUPS])

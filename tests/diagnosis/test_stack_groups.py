@@ -1,0 +1,111 @@
+"""Which task the others wait for, from stack traces as the tools write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tony.diagnosis.stack_groups import TaskStack, WaitPoint, find_odd_task, find_wait_point
+from tony.model.ids import TaskId
+
+FAULTHANDLER = """=== process 3905: /usr/bin/python3 train.py
+Thread 0x00007f1e6c9fe700 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 320 in wait
+  File "/home/ann/loader.py", line 9 in fetch
+  File "/home/ann/loader.py", line 12 in run
+  File "/usr/lib/python3.11/threading.py", line 1038 in _bootstrap_inner
+  File "/usr/lib/python3.11/threading.py", line 995 in _bootstrap
+
+Current thread 0x00007f1e7e297040 (most recent call first):
+  File "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py", line 1541 in all_reduce
+  File "/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py", line 72 in wrapper
+  File "/work/train.py", line 90 in exchange
+  File "/work/train.py", line 99 in <module>
+"""
+SPY = """=== process 12: python train.py
+Process 12: python train.py
+Python v3.12.3 (/opt/venv/bin/python3.12)
+
+Thread 12 (idle): "MainThread"
+    get (queue.py:171)
+    next_batch (/work/train (copy).py:88)
+    <module> (/work/train.py:99)
+Thread 14 (idle): "Thread-1 (fetch)"
+    wait (threading.py:355)
+    fetch (/work/a.py:1)
+    run (/usr/lib/python3.12/threading.py:1010)
+    _bootstrap_inner (/usr/lib/python3.12/threading.py:1073)
+    _bootstrap (/usr/lib/python3.12/threading.py:1030)
+"""
+LAUNCHER = """=== process 11: /usr/bin/python3 /usr/bin/torchrun train.py
+Current thread 0x0001 (most recent call first):
+  File "/usr/lib/python3/dist-packages/torch/elastic/agent.py", line 5 in run
+  File "/usr/bin/torchrun", line 8 in <module>
+=== process 12: python train.py
+Current thread 0x0002 (most recent call first):
+  File "/work/train.py", line 88 in load
+  File "/work/train.py", line 99 in <module>
+"""
+BARRIER = WaitPoint("all_reduce", "/work/train.py", 90, is_collective=True)
+RECV = WaitPoint("recv", "/work/train.py", 88)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "is_collective"),
+    [
+        (FAULTHANDLER, "all_reduce at train.py:90", True),
+        (SPY, "get at train (copy).py:88", False),
+        (LAUNCHER, "load at train.py:88", False),
+    ],
+)
+def test_a_wait_point_names_the_call_of_user_code(text: str, where: str, is_collective: bool) -> None:
+    point = find_wait_point(text.replace("(queue.py", "(/usr/lib/python3.12/queue.py"))
+    assert point
+    assert (str(point), point.is_collective) == (where, is_collective)
+
+
+@pytest.mark.parametrize("text", ["", "=== process 7: ./a.out\nfutex_wait_queue\n", "Thread 1 (idle)\n", "\x00" * 50])
+def test_without_user_code_nothing_is_known(text: str) -> None:
+    assert find_wait_point(text) is None
+
+
+def stack(index: int, point: WaitPoint | None = None, step: float | None = None, *, ended: bool = False) -> TaskStack:
+    return TaskStack(task=TaskId("worker", index), point=point, step=step, has_ended=ended)
+
+
+def test_the_one_outside_the_collective_operation_is_named() -> None:
+    odd = find_odd_task([stack(0, BARRIER, 1205), stack(1, RECV, 1204), stack(2, BARRIER), stack(3, BARRIER)])
+    assert (odd.task, odd.frame) == (TaskId("worker", 1), "recv at train.py:88")
+    assert odd.sentence == (
+        "worker:1 (last step 1,204) is in recv at train.py:88; the other 3 are in all_reduce at train.py:90"
+    )
+
+
+def test_it_is_named_although_most_are_outside() -> None:
+    odd = find_odd_task([stack(0, BARRIER), stack(1, RECV, 7), stack(2, RECV, 6)])
+    assert odd.task == TaskId("worker", 2)
+
+
+def test_otherwise_the_one_that_differs_from_most_is_named() -> None:
+    other = WaitPoint("join", "/work/train.py", 5)
+    odd = find_odd_task([stack(0, RECV), stack(1, RECV), stack(2, other)])
+    assert odd.sentence == "worker:2 is in join at train.py:5; the other 2 are in recv at train.py:88"
+
+
+def test_otherwise_the_one_that_has_ended_is_named() -> None:
+    odd = find_odd_task([stack(0, BARRIER, 9), stack(1, None, 9, ended=True)])
+    assert odd.sentence == "worker:1 (last step 9) has ended; worker:0 is in all_reduce at train.py:90"
+
+
+def test_otherwise_the_one_with_the_lowest_step_is_named() -> None:
+    assert find_odd_task([stack(0, BARRIER, 9), stack(1, BARRIER, 8)]).task == TaskId("worker", 1)
+    assert find_odd_task([stack(0, None, 9), stack(1, None, 8)]).sentence == "worker:1 (last step 8) is behind"
+
+
+def test_none_is_named_where_nothing_tells_them_apart() -> None:
+    assert find_odd_task([stack(0, BARRIER, 9), stack(1, BARRIER, 9)]).sentence == (
+        "all 2 tasks are in all_reduce at train.py:90"
+    )
+    odd = find_odd_task([stack(0), stack(1)])
+    assert (odd.task, odd.sentence) == (None, "no stack traces of its programs are known")
+    lone = find_odd_task([stack(0, RECV)])
+    assert lone.sentence == "worker:0 is in recv at train.py:88"

@@ -1,0 +1,71 @@
+"""Jobs whose programs wait for ever: noticed, and the task that the others wait for named."""
+
+from __future__ import annotations
+
+from tests.e2e.lab import Lab, until
+
+#: Tasks make each step together; one of them leaves the others waiting.
+TRAIN = """
+import os, pathlib, time
+import tony
+
+OUT, INDEX = pathlib.Path(os.environ["OUT"]), os.environ["TASK_INDEX"]
+
+def exchange(step):
+    (OUT / f"{os.environ['SESSION_ID']}-{step}-{INDEX}").touch()
+    while not all((OUT / f"{os.environ['SESSION_ID']}-{step}-{index}").exists() for index in range(3)):
+        time.sleep(0.01)
+
+def load():
+    time.sleep(1000)
+
+for step in range(1, 1000):
+    if step == 20 and INDEX == "1":
+        load()
+    exchange(step)
+    tony.progress(step, total=1000)
+    time.sleep(0.1)
+"""
+DEADLOCK = """
+import threading, time
+lock = threading.Lock()
+for number in range(60):
+    print("batch", number, flush=True)
+    time.sleep(0.2)
+with lock:
+    lock.acquire()
+"""
+HEAD = """
+metrics_interval = "250ms"
+heartbeat_interval = "200ms"
+"""
+WORKERS = """
+[roles.worker]
+instances = 3
+memory = "128m"
+"""
+
+
+def test_a_session_that_makes_no_steps_fails_and_names_the_task(lab: Lab) -> None:
+    """Restarted once, then failed; its frame is the evidence."""
+    head = f'{HEAD}stall_timeout = "20s"\non_stall = "restart"\nmax_restarts = 1\nbackoff = "0s"'
+    job = lab.detach(lab.roles(TRAIN, WORKERS, head))
+    lab.wait(job, "failed")
+    failure = lab.failure(job)
+    assert (failure["cause"], failure["task"], failure["session"]) == ("hang", "worker:1", 2)
+    status = lab.status(job)
+    assert (status["class"], status["root_task"], status["exit_code"]) == ("hang", "worker:1", 1)
+    assert status["evidence"][0]["text"].startswith("load at x.py:")
+    assert "the other 2 are in exchange at x.py:" in failure["reason"]
+    assert [event["session"] for event in lab.events_of(job, "stalled")] == [1, 2]
+    assert "load at x.py" in lab.tony("why", job).stdout
+
+
+def test_a_deadlock_without_steps_is_reported(lab: Lab) -> None:
+    head = f'{HEAD}stall_timeout = "4s"'
+    job = lab.detach(lab.roles(DEADLOCK, head=head))
+    until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    said = lab.tony("status", job).stdout
+    assert "worker:0 is in <module> at x.py:" in said
+    assert lab.status(job)["state"] == "running"
+    lab.tony("kill", job)
