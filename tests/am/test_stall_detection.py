@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tony.am.stall_detection import ActivityRecord, LinePauses, StepPauses, TaskSigns, find_stall
+from tony.am.stall_detection import FEWEST_STEP_PAUSES, ActivityRecord, LinePauses, StepPauses, TaskSigns, find_stall
 from tony.am.step_stalls import find_median
 from tony.model.ids import TaskId
 
@@ -135,7 +135,7 @@ def test_no_healthy_run_is_stalled(kind: Callable[[random.Random], Callable[[], 
             while now < at:
                 of = None
                 if last is not None and not prints:
-                    of = StepPauses(step=1, at=last, median=find_median(known), longest=longest)
+                    of = StepPauses(step=1, at=last, median=find_median(known, FEWEST_STEP_PAUSES), longest=longest)
                 if is_busy:
                     busy_at = now
                 task = signs(of, busy_at, lines if prints else None)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
 from tony.am.series_store import SeriesStore, Track
-from tony.am.stall_detection import ActivityRecord, StepPauses
+from tony.am.stall_detection import FEWEST_STEP_PAUSES, ActivityRecord, StepPauses
 from tony.am.step_stalls import add_stall, condense_stalls, find_median, find_stall_limit
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
@@ -279,7 +279,7 @@ class MetricsStore:
         return StepPauses(
             step=attempt.progress.step,
             at=attempt.progress.at,
-            median=find_median(attempt.intervals),
+            median=find_median(attempt.intervals, FEWEST_STEP_PAUSES),
             longest=max(attempt.longest, longest),
             is_complete=has_made_all(attempt.progress),
         )

@@ -2,9 +2,9 @@
 
 A session has stalled when none of its programs has given a sign of progress for much longer than it usually takes:
 
-- Where programs report steps, all of those that do must be late: by five times the median pause, twice the longest
-  pause that the program has survived, and a floor. The floor is a tenth of `stall_timeout` if all programs are idle
-  and print nothing, and twice `stall_timeout` if they are busy: an evaluation computes without a step, but a
+- Where programs report steps, all of those that do must be late: by five times the median pause, two to four times
+  the longest pause that the program has survived, and a floor. The floor is a tenth of `stall_timeout` if all programs
+  are idle and print nothing, and twice `stall_timeout` if they are busy: an evaluation computes without a step, but a
   collective operation on GPUs that waits forever is busy, too.
 - Where none does, all programs must be idle and silent: for ten times the median pause between lines, three times the
   longest pause, and `stall_timeout`; and at least one must have printed regularly before.
@@ -24,6 +24,7 @@ from tony.model.ids import TaskId
 #: Factors of the usual and of the longest pause, of steps and of lines.
 STEP_MEDIANS = 5.0
 STEP_LONGEST = 2.0
+MAX_STEP_LONGEST = 4.0
 LINE_MEDIANS = 10.0
 LINE_LONGEST = 3.0
 #: Of `stall_timeout`: the floor where steps are late and all is idle; the floor where programs are busy; the time for
@@ -42,6 +43,8 @@ _BUSY_SERIES: Mapping[str, float] = {
     "net-in": BUSY_BYTES_PER_SECOND,
     "net-out": BUSY_BYTES_PER_SECOND,
 }
+#: Minimum number of pauses between steps for a meaningful median.
+FEWEST_STEP_PAUSES = 5
 #: Pauses between lines kept for each task, and the minimum for a meaningful median.
 _MAX_PAUSES = 31
 _FEWEST_PAUSES = 8
@@ -199,8 +202,11 @@ def _find_step_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> 
 
 
 def _find_step_limit(steps: StepPauses, floor: float, timeout: float) -> float:
-    usual = BUSY_FLOOR_SHARE * timeout if steps.median is None else STEP_MEDIANS * steps.median
-    return max(floor, usual, STEP_LONGEST * steps.longest)
+    if not steps.median:
+        return max(floor, BUSY_FLOOR_SHARE * timeout, STEP_LONGEST * steps.longest)
+    # The more pauses vary, the more the longest one so far may be exceeded.
+    factor = min(max(STEP_LONGEST, steps.longest / steps.median), MAX_STEP_LONGEST)
+    return max(floor, STEP_MEDIANS * steps.median, factor * steps.longest)
 
 
 def _find_output_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> Stall | None:

@@ -22,9 +22,9 @@ _STALLS_SENT_COUNT = 3
 _FEWEST_INTERVALS = 2
 
 
-def find_median(intervals: Sequence[float]) -> float | None:
-    """Return the median of the pauses between reports; None while too few are known."""
-    return sorted(intervals)[len(intervals) // 2] if len(intervals) >= _FEWEST_INTERVALS else None
+def find_median(intervals: Sequence[float], fewest: int = _FEWEST_INTERVALS) -> float | None:
+    """Return the median of the pauses between reports; None while fewer than `fewest` are known."""
+    return sorted(intervals)[len(intervals) // 2] if len(intervals) >= fewest else None
 
 
 def find_stall_limit(intervals: Sequence[float]) -> float:

@@ -62,7 +62,7 @@ def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
     lines: list[str] = []
     root_cause = build_root_cause(report)
     if root_cause and root_cause.evidence:
-        lines += ["  Cause:", *(f"    {line.file}:{line.line}: {line.text}" for line in root_cause.evidence)]
+        lines += ["  Cause:", *(f"    {line.place}: {line.text}" for line in root_cause.evidence)]
     elif failure.tail:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
     if root_cause and root_cause.advice:
