@@ -125,6 +125,10 @@ def test_standard_output_counts() -> None:
     assert find_decisive(scan((1.0, "error: no input\n"), stream="out"), scan((1.0, "epoch 1\n"))) == "error: no input"
 
 
+def test_colours_are_removed() -> None:
+    assert find_decisive(scan((1.0, f"{TRACEBACK}\x1b[31mValueError\x1b[0m: x\n"))) == "ValueError: x"
+
+
 def test_labels_of_processes_are_passed_over() -> None:
     text = "[1] Traceback (most recent call last):\n[1]   f()\n[1] ValueError: x\n"
     assert find_decisive(scan((1.0, text))) == "[1] ValueError: x"

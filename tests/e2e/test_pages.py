@@ -144,7 +144,7 @@ def test_a_search_is_part_of_the_url(stage: Stage) -> None:
     """The URL contains the search, so a link shows the same jobs, and it works without any script."""
     with stage.browsing.page(stage.base, script=False) as page:
         page.goto("/")
-        page.get_by_label("Search").fill("digits.csv nightly")
+        page.get_by_label("Search").fill("digits.tsv nightly")
         page.get_by_label("State").select_option("failed")
         page.get_by_role("button", name="Apply").click()
         assert "state=failed" in page.url

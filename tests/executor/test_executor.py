@@ -204,7 +204,7 @@ def test_chatty_program_cannot_fill_the_disk(master: Master, guest: Start) -> No
     assert (1 << 19) <= kept <= (1 << 20)
     assert executor.read("worker-0.s1.t1.out").splitlines()[-1].startswith("line 2000000 ")
     assert status.tail[-1].startswith("line 2000000 ")
-    assert resident(executor.pid) < 30 << 20
+    assert resident(executor.pid) < 40 << 20  # 8 MiB may wait for the disk
 
 
 def resident(pid: int) -> int:

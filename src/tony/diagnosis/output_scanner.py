@@ -40,6 +40,8 @@ _LOG_RECORD = re.compile(rb"\b(ERROR|CRITICAL|EXCEPTION|FATAL)\b")
 _EXCEPTION = re.compile(rb"^[A-Za-z_][\w.]*(?:: .*)?$")
 #: A progress bar, or a metric.
 _PROGRESS = re.compile(r"\d%\||it/s|^\W*(epoch|step|loss|iter(ation)?)\b\W{0,3}\d", re.IGNORECASE)
+#: Terminal sequences for colours and styles.
+_COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 #: Ranks in front of a line: those of tony, and those of PyTorch.
 _LABELS = re.compile(rb"^(?:\[(?:rank)?\d+\]:? ?)*")
 #: Bytes of a line that are kept.
@@ -54,7 +56,7 @@ _MAX_BUDGET = 16 << 20
 _SEARCHED_PER_SECOND = 4 << 20
 #: Bytes that cost as much to search as one line costs to examine.
 _LINE_COST = 4096
-_MAX_UNSEARCHED_BYTES = 1 << 19
+_MAX_UNSEARCHED_BYTES = 1 << 17
 #: Seconds between two found lines that separate two incidents.
 _INCIDENT_SECONDS = 30.0
 #: Minimum number of lines after an error, and of seconds until the last one, for a program that survived it.
@@ -176,6 +178,7 @@ class OutputScanner:
             self._before = line[:_MAX_LINE_BYTES]
 
     def _examine_line(self, line: bytes, now: float) -> None:
+        line = _COLOURS.sub(b"", line)
         bare = line[_LABELS.match(line).end() :]  # type: ignore[union-attr] # it matches anything
         bare = _GROUP.sub(b"", bare)
         if _TRACEBACK in bare:
