@@ -18,8 +18,8 @@ Thread 0x00007f1e6c9fe700 (most recent call first):
 Current thread 0x00007f1e7e297040 (most recent call first):
   File "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py", line 1541 in all_reduce
   File "/usr/lib/python3/dist-packages/torch/distributed/c10d_logger.py", line 72 in wrapper
-  File "/work/train.py", line 90 in exchange
-  File "/work/train.py", line 99 in <module>
+  File "/job/train.py", line 90 in exchange
+  File "/job/train.py", line 99 in <module>
 """
 SPY = """=== process 12: python train.py
 Process 12: python train.py
@@ -27,11 +27,11 @@ Python v3.12.3 (/opt/venv/bin/python3.12)
 
 Thread 12 (idle): "MainThread"
     get (queue.py:171)
-    next_batch (/work/train (copy).py:88)
-    <module> (/work/train.py:99)
+    next_batch (/job/train (copy).py:88)
+    <module> (/job/train.py:99)
 Thread 14 (idle): "Thread-1 (fetch)"
     wait (threading.py:355)
-    fetch (/work/a.py:1)
+    fetch (/job/a.py:1)
     run (/usr/lib/python3.12/threading.py:1010)
     _bootstrap_inner (/usr/lib/python3.12/threading.py:1073)
     _bootstrap (/usr/lib/python3.12/threading.py:1030)
@@ -42,11 +42,11 @@ Current thread 0x0001 (most recent call first):
   File "/usr/bin/torchrun", line 8 in <module>
 === process 12: python train.py
 Current thread 0x0002 (most recent call first):
-  File "/work/train.py", line 88 in load
-  File "/work/train.py", line 99 in <module>
+  File "/job/train.py", line 88 in load
+  File "/job/train.py", line 99 in <module>
 """
-BARRIER = WaitPoint("all_reduce", "/work/train.py", 90, is_collective=True)
-RECV = WaitPoint("recv", "/work/train.py", 88)
+BARRIER = WaitPoint("all_reduce", "/job/train.py", 90, is_collective=True)
+RECV = WaitPoint("recv", "/job/train.py", 88)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_it_is_named_although_most_are_outside() -> None:
 
 
 def test_otherwise_the_one_that_differs_from_most_is_named() -> None:
-    other = WaitPoint("join", "/work/train.py", 5)
+    other = WaitPoint("join", "/job/train.py", 5)
     odd = find_odd_task([stack(0, RECV), stack(1, RECV), stack(2, other)])
     assert odd.sentence == "worker:2 is in join at train.py:5; the other 2 are in recv at train.py:88"
 

@@ -189,3 +189,11 @@ def test_a_kind_without_output_has_advice_too(report: JobReport) -> None:
 
 def test_nothing_failed(home: Home) -> None:
     assert build_root_cause(succeeded(*recorded(home))) is None
+
+
+def test_a_foreign_record_cannot_break_the_report(report: JobReport) -> None:
+    """Records of other people's jobs may hold anything that fits their types."""
+    line = EvidenceLine(stream="a/b.", number=-1, text="x", ago=0.0, rule="no such rule")
+    found = Diagnosis(kind=FailureKind.NODE, meaning=LineMeaning.CAUSE, retry=True, evidence=(line,))
+    assert format_report(of(report, diagnosis=found))
+    assert format_report(of(report, diagnosis=found, task=None))

@@ -456,5 +456,8 @@ def _limit_status(status: ExitStatus) -> ExitStatus:
         signal=None if status.signal is None else status.signal[:_MAX_NAME],
         message=status.message[:_MAX_SENTENCE],
         tail=tuple(line[:_MAX_SENTENCE] for line in status.tail[-_MAX_LINES:]),
-        evidence=tuple(replace(line, text=line.text[:_MAX_SENTENCE]) for line in status.evidence[:MAX_EVIDENCE]),
+        evidence=tuple(
+            replace(line, stream=line.stream[:_MAX_NAME], text=line.text[:_MAX_SENTENCE], rule=line.rule[:_MAX_NAME])
+            for line in status.evidence[:MAX_EVIDENCE]
+        ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
-from tony.jobs.root_cause import build_root_cause
+from tony.jobs.root_cause import RootCause, build_root_cause
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport
 from tony.model.log_name import ERR, STREAMS
@@ -62,7 +62,7 @@ def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
     lines: list[str] = []
     root_cause = build_root_cause(report)
     if root_cause and root_cause.evidence:
-        lines += ["  Cause:", *(f"    {line.place}: {line.text}" for line in root_cause.evidence)]
+        lines += format_evidence(root_cause)
     elif failure.tail:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
     if root_cause and root_cause.advice:
@@ -71,6 +71,12 @@ def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
     if files:
         lines.append(f"  Full log: {' and '.join(map(str, files))}")
     return lines
+
+
+def format_evidence(root_cause: RootCause) -> list[str]:
+    """Return the lines that prove a root cause, each with its place, below a heading; nothing if there are none."""
+    lines = [f"    {line.place}: {line.text}" for line in root_cause.evidence]
+    return ["  Cause:", *lines] if lines else []
 
 
 def _find_log_files(report: JobReport, failure: Failure) -> list[Path]:
@@ -97,13 +103,12 @@ def _format_commands(report: JobReport, failure: Failure, shown_by: str) -> list
     """Return commands that show more; none for a program that was never started, of which there is no more."""
     if failure.cause is FailureCause.LAUNCH:
         return []
-    commands = []
-    commands.append(f"tony why {report.job}")
+    commands = [f"tony why {report.job}"]
     if failure.task and _find_log_files(report, failure):
         session = f" --session {failure.session}" if report.session > 1 else ""
         commands.append(f"tony logs {report.job} {failure.task}{session}")
     if shown_by != "status":
         commands.append(f"tony status {report.job}")
-    if failure.failure_class is not FailureClass.USER or not commands:
+    if failure.failure_class is not FailureClass.USER:
         commands.append(f"tony events {report.job}")
     return ["", "Next:", *(f"  {command}" for command in commands)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tony.model.diagnosis import EvidenceLine, FailureKind
-from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.failure import FailureCause, FailureClass
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
@@ -94,7 +94,7 @@ def build_root_cause(report: JobReport) -> RootCause | None:
         session=failure.session,
         reason=failure.reason,
         exit=failure.signal or ("" if failure.exit_code is None else f"exit code {failure.exit_code}"),
-        evidence=tuple(_build_line(failure, line) for line in lines),
+        evidence=tuple(_build_line(failure.task, failure.log, line) for line in lines if failure.task),
         consequences=failure.consequences,
         retry=found.retry if found else failure.cause is not FailureCause.KILLED,
         decision=failure.no_restart_reason,
@@ -102,7 +102,6 @@ def build_root_cause(report: JobReport) -> RootCause | None:
     )
 
 
-def _build_line(failure: Failure, line: EvidenceLine) -> ShownLine:
-    assert failure.task  # no other failure has evidence
-    file = str(PurePosixPath(failure.log or "").with_suffix(f".{line.stream}").name) if failure.log else line.stream
-    return ShownLine(task=failure.task, file=file, line=line.number, text=line.text, rule=line.rule)
+def _build_line(task: TaskId, log: str | None, line: EvidenceLine) -> ShownLine:
+    file = f"{PurePosixPath(log).stem}.{line.stream}" if log else line.stream
+    return ShownLine(task=task, file=file, line=line.number, text=line.text, rule=line.rule)

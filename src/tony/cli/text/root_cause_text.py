@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony.diagnosis.line_rules import get_rule
-from tony.jobs.failure_text import format_outcome
+from tony.jobs.failure_text import format_evidence, format_outcome
 from tony.jobs.root_cause import RootCause
 from tony.model.ids import format_task_ranges
 from tony.model.job_report import JobReport
@@ -17,8 +17,7 @@ _SHOWN_RANGES = 5
 def format_root_cause(report: JobReport, root_cause: RootCause) -> Sequence[str]:
     """Return the root task and its kind of failure, the evidence, its consequences, the decision, and what to do."""
     lines = [f"{format_outcome(report)}: {root_cause.reason}", f"  Kind: {root_cause.class_.value}"]
-    if root_cause.evidence:
-        lines += ["  Cause:", *(f"    {line.place}: {line.text}" for line in root_cause.evidence)]
+    lines += format_evidence(root_cause)
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
     if root_cause.decision:

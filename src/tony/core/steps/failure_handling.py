@@ -7,7 +7,7 @@ from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import outcome_policy, restart_policy
-from tony.core.policies.outcome_policy import Effect
+from tony.core.policies.outcome_policy import Effect, FailureDecision
 from tony.core.reasons import TaskFailed
 from tony.core.state import RoleState, State, Task
 from tony.core.step_context import StepContext
@@ -56,6 +56,11 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
     if failure.is_consequence:  # the other one that is nearest to the cause
         failure = job_finish.select_first_failure(state.failures)
         decision = outcome_policy.decide_on_failure(state, failure.task or task.id)
+    _carry_out(ctx, failure, decision)
+
+
+def _carry_out(ctx: StepContext, failure: Failure, decision: FailureDecision) -> None:
+    """Fail the job or the session, as decided."""
     if decision.effect is Effect.FAIL_JOB and not failure.blameless:
         _finish_failed(ctx, failure, decision.reason)
     else:
@@ -84,11 +89,7 @@ def decide_on_suspects(ctx: StepContext) -> None:
         state.failures.append(missing)
     failure = job_finish.select_first_failure(state.failures)
     assert failure.task
-    decision = outcome_policy.decide_on_failure(state, failure.task)
-    if decision.effect is Effect.FAIL_JOB and not failure.blameless:
-        _finish_failed(ctx, failure, decision.reason)
-    else:
-        _fail_session(ctx, failure, decision.reason)
+    _carry_out(ctx, failure, outcome_policy.decide_on_failure(state, failure.task))
 
 
 def _find_missing_peer(ctx: StepContext) -> Failure | None:
