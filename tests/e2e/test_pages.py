@@ -28,7 +28,7 @@ from tests.e2e.browsers import NARROW, TIMEOUT_SECONDS, WIDE, Browsing, Scheme, 
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-#: One task fails in the second session as in the first; the others would continue for long.
+#: One task fails in both sessions, in the second for a reason that a restart cannot mend; the others would continue.
 FAILS = """
 name = "reads <b>digits</b>"
 tags = ["nightly"]
@@ -49,6 +49,8 @@ import os, sys, time
 
 print("reading the data")
 if os.environ["TASK_INDEX"] == "1":
+    if os.environ["SESSION_ID"] == "1":
+        sys.exit(3)
     print("Traceback (most recent call last):", file=sys.stderr)
     print("\\x1b[31mFileNotFoundError\\x1b[0m: no such file: '/data/digits.csv'", file=sys.stderr)
     sys.exit(3)
