@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tony.diagnosis.output_scanner import OutputScanner, select_evidence
+from tony.diagnosis.evidence_selection import select_evidence
+from tony.diagnosis.output_scanner import OutputScanner
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    f()\n'
 RAISING = TRACEBACK.replace("f()", "raise error")

@@ -20,7 +20,7 @@ from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.report_builder import Live
 from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
-from tony.diagnosis.output_scanner import MAX_EVIDENCE
+from tony.diagnosis.evidence_selection import MAX_EVIDENCE
 from tony.model.ids import TaskId
 from tony.model.program_exit import ExitStatus
 from tony.protocol.error_codes import Code

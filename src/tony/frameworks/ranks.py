@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 from tony.frameworks.framework_interface import TaskView
 from tony.model.codec import Json, from_plain, to_plain
-from tony.model.job_spec import ClusterSpec, JobSpec, Role
+from tony.model.job_spec import BYSTANDERS, ClusterSpec, JobSpec, Role
 from tony.model.setting_choices import AfterCondition, RoleKind
 
-#: Roles of these names are next to a computation, under every framework: they read what the others write.
-BYSTANDERS = frozenset({"evaluator", "tensorboard"})
 #: Kinds of roles that take no part in a computation, whatever their names.
 APART = frozenset({RoleKind.SIDECAR, RoleKind.SETUP})
 

@@ -26,6 +26,8 @@ GIB = 1024**3
 MIB = 1024**2
 
 DEFAULT_SCHEDULER = "local"
+#: Roles of these names are next to a computation, under every framework: they read what the others write.
+BYSTANDERS = frozenset({"evaluator", "tensorboard"})
 #: A value of a scheduler's own setting.
 SettingValue = str | int | float | bool | tuple[str, ...]
 #: A string runs through `bash -c`; a tuple is executed unchanged.

@@ -14,7 +14,7 @@ from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
 from tony.model.diagnosis import FailureKind
 from tony.model.failure import Failure, FailureCause, FailureClass, MessageFacts
-from tony.model.job_spec import TimeoutAfter
+from tony.model.job_spec import BYSTANDERS, TimeoutAfter
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState, TaskState
 
@@ -22,9 +22,6 @@ from tony.model.states import JobState, TaskState
 ROOT_CAUSE_WAIT_SECONDS = 3.0
 #: Kinds of consequences that say that a peer did not come, not that it went away.
 _WAITED = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
-
-#: Roles that take part in no collective operation, in any framework.
-_BYSTANDERS = ("evaluator", "tensorboard")
 
 
 def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
@@ -100,7 +97,7 @@ def _find_missing_peer(ctx: StepContext) -> Failure | None:
         for task in state.tasks.values()
         if task.state is TaskState.RUNNING
         and state.roles[task.id.role].kind is RoleKind.TRACKED
-        and task.id.role not in _BYSTANDERS
+        and task.id.role not in BYSTANDERS
     ]
     waited = all(failure.diagnosis and failure.diagnosis.kind in _WAITED for failure in state.suspects)
     if not waited or len(running) != 1:

@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from tony import clock
-from tony.diagnosis.output_scanner import OutputScanner, select_evidence
+from tony.diagnosis.evidence_selection import select_evidence
+from tony.diagnosis.output_scanner import OutputScanner
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread

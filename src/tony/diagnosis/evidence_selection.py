@@ -1,0 +1,84 @@
+"""Selects the lines that say why a program failed, of those that rules found in its output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony.diagnosis.found_line import FoundLine
+from tony.diagnosis.output_scanner import OutputScanner
+from tony.model.diagnosis import EvidenceLine, LineMeaning
+
+#: Seconds between two found lines that separate two incidents.
+_INCIDENT_SECONDS = 30.0
+#: Minimum number of lines after an error, and of seconds until the last one, for a program that survived it.
+_SURVIVED_LINES = 200
+_SURVIVED_SECONDS = 5.0
+#: Lines of evidence for one program.
+MAX_EVIDENCE = 4
+#: Rules for any line that looks like an error.
+_GENERIC = frozenset({"python-exception", "panic", "segmentation-fault", "java-exception"})
+_VAGUE = frozenset({"script-error", "log-error"})
+
+
+def select_evidence(
+    scanners: Sequence[OutputScanner], ended_at: float, *, has_exited: bool = False
+) -> tuple[EvidenceLine, ...]:
+    """Return the lines that say why a program ended at `ended_at`, the decisive one first.
+
+    The decisive one is the first line about the program itself in the last incident that has one: earlier errors were
+    survived, exceptions raised while that one was handled follow from it, and what the program said about its peers, or
+    its launcher about the program, is not the cause. Where no rule finds one, the last line of stderr is.
+
+    Args:
+        has_exited: it exited by itself, with an exit code.
+    """
+    line_counts = {scanner.stream: scanner.line_count for scanner in scanners}
+    found = [line for scanner in scanners for line in scanner.found]
+    lines = sorted(found, key=lambda line: line.at)
+    incident = _find_last_incident(lines, line_counts)
+    own = [line for line in incident if line.rule.meaning is LineMeaning.CAUSE]
+    peers = [line for line in incident if line.rule.meaning is LineMeaning.CONSEQUENCE]
+    decisive = _find_decisive(own) or (peers[0] if peers else (incident[0] if incident else None))
+    if decisive is None and has_exited:
+        last = [line for scanner in scanners if scanner.stream == "err" and (line := scanner.find_last_line())]
+        decisive = last[0] if last and ended_at - last[0].at <= _SURVIVED_SECONDS else None
+    if decisive is None:
+        return ()
+    others = [line for line in (*own, *peers) if line is not decisive and line.text != decisive.text]
+    return tuple(_build_evidence(line, ended_at) for line in (decisive, *others[: MAX_EVIDENCE - 1]))
+
+
+def _find_decisive(own: Sequence[FoundLine]) -> FoundLine | None:
+    """Return the first of a program's own lines; one of a special rule before a generic one of the same moment.
+
+    An exception that ended something precedes those that the program caught and logged.
+    """
+    if not own:
+        return None
+    first = next((line for line in own if not line.was_caught and line.rule.name not in _VAGUE), own[0])
+    near = [line for line in own if abs(line.at - first.at) <= 1.0 and not line.follows]
+    return min(near or [first], key=lambda line: (line.rule.name in _GENERIC) + 2 * (line.rule.name in _VAGUE))
+
+
+def _find_last_incident(lines: Sequence[FoundLine], line_counts: dict[str, int]) -> Sequence[FoundLine]:
+    """Return the found lines since the last long pause, without those after which the program went on printing."""
+    start = 0
+    for number in range(1, len(lines)):
+        if lines[number].at - lines[number - 1].at > _INCIDENT_SECONDS:
+            start = number
+    incident = [*lines[start:]]
+
+    def is_near_end(line: FoundLine) -> bool:
+        return line_counts[line.stream] - line.number <= _SURVIVED_LINES
+
+    if any(line.rule.meaning is LineMeaning.CAUSE for line in incident) or not start:
+        end = incident[-1].at if incident else 0.0
+        last = [line for line in incident if end - line.at <= _SURVIVED_SECONDS or is_near_end(line)]
+        return last or incident
+    before = [line for line in lines[:start] if is_near_end(line)]
+    return [*(line for line in before if line.rule.meaning is LineMeaning.CAUSE), *incident]
+
+
+def _build_evidence(line: FoundLine, ended_at: float) -> EvidenceLine:
+    ago = round(max(0.0, ended_at - line.at), 3)
+    return EvidenceLine(stream=line.stream, number=line.number, text=line.text, ago=ago, rule=line.rule.name)

@@ -1,0 +1,125 @@
+"""Finds the lines of one stream that rules match, and what a traceback says about its exception."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+
+from tony.diagnosis.found_line import FoundLine
+from tony.diagnosis.line_rules import find_rule
+
+_TRACEBACK = b"Traceback (most recent call last)"
+#: Between two tracebacks of one chain; what follows is the exception that the first one led to.
+_RAISED_WHILE_HANDLING = b"During handling of the above exception"
+_CHAINED = (_RAISED_WHILE_HANDLING, b"The above exception was the direct cause")
+#: Exceptions by which a program finds out that something is missing, and continues.
+_LOOKUP = re.compile(r"(KeyError|IndexError|AttributeError|StopIteration|ImportError|ModuleNotFoundError|Empty)\b")
+#: In front of the lines of an exception group.
+_GROUP = re.compile(rb"^ +(?:[|] ?|[+] (?=Exception Group))")
+#: A warning of Python; its next line is the source line.
+_WARNING = re.compile(rb"\w:\d+: \w*Warning: ")
+#: A line of a log at which a traceback hangs: the program caught that exception.
+_LOG_RECORD = re.compile(rb"\b(ERROR|CRITICAL|EXCEPTION|FATAL)\b")
+_EXCEPTION = re.compile(rb"^[A-Za-z_][\w.]*(?:: .*)?$")
+#: Terminal sequences for colours and styles.
+_COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
+#: Ranks in front of a line: those of tony, and those of PyTorch.
+_LABELS = re.compile(rb"^(?:\[(?:rank)?\d+\]:? ?)*")
+#: Bytes of a line that are kept.
+MAX_LINE_BYTES = 500
+#: Lines kept from the beginning, and from the end.
+_FIRST_LINES = 16
+_LAST_LINES = 48
+
+
+class LineExaminer:
+    """Examines lines in order, and keeps the first and the last of those that rules match.
+
+    Attributes:
+        in_traceback: the next line belongs to a traceback, or ends it.
+    """
+
+    def __init__(self, stream: str) -> None:
+        self.in_traceback = False
+        self._stream = stream
+        self._is_chained = self._is_handling = self._is_logged = False
+        self._before = self._source = b""
+        self._first: list[FoundLine] = []
+        self._last: deque[FoundLine] = deque(maxlen=_LAST_LINES)
+
+    @property
+    def found(self) -> Sequence[FoundLine]:
+        """The found lines, oldest first."""
+        return [*self._first, *self._last]
+
+    def skip(self, line: bytes = b"") -> None:
+        """Note the line in front of the next one; empty: nothing is known of it."""
+        self._before = line
+
+    def examine(self, line: bytes, number: int, now: float) -> None:
+        """Keep a line if a rule matches it.
+
+        Args:
+            number: its number in the stream, from 1.
+            now: when it arrived.
+        """
+        line = _COLOURS.sub(b"", line)
+        bare = line[_LABELS.match(line).end() :]  # type: ignore[union-attr] # it matches anything
+        bare = _GROUP.sub(b"", bare)
+        if _TRACEBACK in bare:
+            self.in_traceback = True
+            self._is_logged = not self._is_chained and _LOG_RECORD.search(self._before) is not None
+        elif bare.startswith(_CHAINED):
+            self._is_chained, self._is_handling = True, bare.startswith(_RAISED_WHILE_HANDLING)
+        elif self.in_traceback:
+            if bare[:1] in (b" ", b"\t", b"|", b"+", b"") or bare[:1] == b"^":
+                self._note_source(bare)
+                return
+            self.in_traceback = False
+            self._keep(line, bare, number, now, is_exception=_EXCEPTION.match(bare) is not None)
+        elif not (bare.startswith(b"  ") and _WARNING.search(self._before)):  # the source line that warned
+            self._keep(line, bare, number, now, is_exception=False)
+
+    def _note_source(self, bare: bytes) -> None:
+        """Remember the source line of the innermost frame."""
+        text = bare.strip()
+        if text and not text.startswith((b"File ", b"^", b"~", b"+", b"|")):
+            self._source = text
+
+    def _keep(self, line: bytes, bare: bytes, number: int, now: float, *, is_exception: bool) -> None:
+        text = line.decode(errors="replace").rstrip()
+        rule = find_rule(bare.decode(errors="replace").rstrip())
+        if rule is None and is_exception:
+            rule = find_rule("Exception")  # a class with any name ends a traceback
+        if rule is None:
+            return
+        follows = is_exception and self._is_chained
+        if follows and self._is_handling and not self._source.startswith(b"raise"):
+            follows = not self._replace_lookup()
+        if is_exception:
+            self._is_chained = self._is_handling = False
+        found = FoundLine(
+            stream=self._stream,
+            number=number,
+            at=now,
+            text=text,
+            rule=rule,
+            follows=follows,
+            was_caught=is_exception and self._is_logged,
+        )
+        if len(self._first) < _FIRST_LINES:
+            self._first.append(found)
+        else:
+            self._last.append(found)
+
+    def _replace_lookup(self) -> bool:
+        """Forget the last exception if it only said that something is not there; return True if it did.
+
+        What the program did instead then failed, without raising anything itself.
+        """
+        kept = self._last or self._first
+        if kept and _LOOKUP.match(kept[-1].text):
+            kept.pop()
+            return True
+        return False
