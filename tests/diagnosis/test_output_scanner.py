@@ -91,6 +91,23 @@ def test_lines_may_arrive_in_pieces_and_without_an_end() -> None:
     assert (line.text, line.number, line.stream) == ("ValueError: x", 3, "err")
 
 
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_progress_bar_that_is_drawn_again_is_one_line(size: int) -> None:
+    """Whatever the pieces in which it arrives; and the error before many of its redraws was not survived."""
+    text = f"start\r\n{TRACEBACK}ValueError: x\n" + "".join(f"\r{n}/400 error 0.1" for n in range(400)) + "\n\n"
+    pieces = [(100.0, text[at : at + size]) for at in range(0, len(text), size)]
+    scanner = scan(*pieces)
+    (line, *_) = select_evidence([scanner], 100.0)
+    assert (line.text, line.number) == ("ValueError: x", 5)
+    assert scanner.line_count == 7
+
+
+def test_lines_of_other_processes_do_not_end_a_traceback() -> None:
+    others = "[1] epoch: 3\nDone\nloss 0.1\n"
+    text = TRACEBACK.replace("    f()\n", f"{others}    f()\n") + f"{others}RuntimeError: x\n"
+    assert find_decisive(scan((1.0, text))) == "RuntimeError: x"
+
+
 def test_a_flood_after_the_error_does_not_hide_it() -> None:
     flood = "".join(f"{TRACEBACK}ConnectionResetError: [Errno 104] Connection reset by peer\n" for _ in range(5000))
     assert find_decisive(scan((1.0, f"{TRACEBACK}ValueError: x\n"), (1.1, flood))) == "ValueError: x"

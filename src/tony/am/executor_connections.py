@@ -20,7 +20,7 @@ from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.report_builder import Live
 from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
-from tony.diagnosis.evidence_selection import MAX_EVIDENCE
+from tony.diagnosis.evidence_selection import MAX_EVIDENCE_LINES
 from tony.model.ids import TaskId
 from tony.model.program_exit import ExitStatus
 from tony.protocol.error_codes import Code
@@ -458,6 +458,6 @@ def _limit_status(status: ExitStatus) -> ExitStatus:
         tail=tuple(line[:_MAX_SENTENCE] for line in status.tail[-_MAX_LINES:]),
         evidence=tuple(
             replace(line, stream=line.stream[:_MAX_NAME], text=line.text[:_MAX_SENTENCE], rule=line.rule[:_MAX_NAME])
-            for line in status.evidence[:MAX_EVIDENCE]
+            for line in status.evidence[:MAX_EVIDENCE_LINES]
         ),
     )

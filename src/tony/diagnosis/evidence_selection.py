@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony.diagnosis.found_line import FoundLine
 from tony.diagnosis.output_scanner import OutputScanner
+from tony.diagnosis.rule_match import RuleMatch
 from tony.model.diagnosis import EvidenceLine, LineMeaning
 
 #: Seconds between two found lines that separate two incidents.
@@ -14,16 +14,16 @@ _INCIDENT_SECONDS = 30.0
 _SURVIVED_LINES = 200
 _SURVIVED_SECONDS = 5.0
 #: Lines of evidence for one program.
-MAX_EVIDENCE = 4
+MAX_EVIDENCE_LINES = 4
 #: Rules for any line that looks like an error.
-_GENERIC = frozenset({"python-exception", "panic", "segmentation-fault", "java-exception"})
-_VAGUE = frozenset({"script-error", "log-error"})
+_GENERIC_RULES = frozenset({"python-exception", "panic", "segmentation-fault", "java-exception"})
+_WEAKEST_RULES = frozenset({"script-error", "log-error"})
 
 
 def select_evidence(
     scanners: Sequence[OutputScanner], ended_at: float, *, has_exited: bool = False
 ) -> tuple[EvidenceLine, ...]:
-    """Return the lines that say why a program ended at `ended_at`, the decisive one first.
+    """Return the lines that prove why a program ended at `ended_at`, the decisive one first.
 
     The decisive one is the first line about the program itself in the last incident that has one: earlier errors were
     survived, exceptions raised while that one was handled follow from it, and what the program said about its peers, or
@@ -45,22 +45,24 @@ def select_evidence(
     if decisive is None:
         return ()
     others = [line for line in (*own, *peers) if line is not decisive and line.text != decisive.text]
-    return tuple(_build_evidence(line, ended_at) for line in (decisive, *others[: MAX_EVIDENCE - 1]))
+    return tuple(_build_evidence(line, ended_at) for line in (decisive, *others[: MAX_EVIDENCE_LINES - 1]))
 
 
-def _find_decisive(own: Sequence[FoundLine]) -> FoundLine | None:
+def _find_decisive(own: Sequence[RuleMatch]) -> RuleMatch | None:
     """Return the first of a program's own lines; one of a special rule before a generic one of the same moment.
 
     An exception that ended something precedes those that the program caught and logged.
     """
     if not own:
         return None
-    first = next((line for line in own if not line.was_caught and line.rule.name not in _VAGUE), own[0])
+    first = next((line for line in own if not line.was_caught and line.rule.name not in _WEAKEST_RULES), own[0])
     near = [line for line in own if abs(line.at - first.at) <= 1.0 and not line.follows]
-    return min(near or [first], key=lambda line: (line.rule.name in _GENERIC) + 2 * (line.rule.name in _VAGUE))
+    return min(
+        near or [first], key=lambda line: (line.rule.name in _GENERIC_RULES) + 2 * (line.rule.name in _WEAKEST_RULES)
+    )
 
 
-def _find_last_incident(lines: Sequence[FoundLine], line_counts: dict[str, int]) -> Sequence[FoundLine]:
+def _find_last_incident(lines: Sequence[RuleMatch], line_counts: dict[str, int]) -> Sequence[RuleMatch]:
     """Return the found lines since the last long pause, without those after which the program went on printing."""
     start = 0
     for number in range(1, len(lines)):
@@ -68,7 +70,7 @@ def _find_last_incident(lines: Sequence[FoundLine], line_counts: dict[str, int])
             start = number
     incident = [*lines[start:]]
 
-    def is_near_end(line: FoundLine) -> bool:
+    def is_near_end(line: RuleMatch) -> bool:
         return line_counts[line.stream] - line.number <= _SURVIVED_LINES
 
     if any(line.rule.meaning is LineMeaning.CAUSE for line in incident) or not start:
@@ -79,6 +81,6 @@ def _find_last_incident(lines: Sequence[FoundLine], line_counts: dict[str, int])
     return [*(line for line in before if line.rule.meaning is LineMeaning.CAUSE), *incident]
 
 
-def _build_evidence(line: FoundLine, ended_at: float) -> EvidenceLine:
+def _build_evidence(line: RuleMatch, ended_at: float) -> EvidenceLine:
     ago = round(max(0.0, ended_at - line.at), 3)
     return EvidenceLine(stream=line.stream, number=line.number, text=line.text, ago=ago, rule=line.rule.name)

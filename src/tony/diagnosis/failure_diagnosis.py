@@ -1,11 +1,13 @@
-"""Says what kind of failure an exit is, whether the program was the cause of it, and what to do."""
+"""Classifies the exit of a program: its kind of failure, whether the program was the cause of it, and what to do."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tony.diagnosis.line_rules import get_rule
+from tony.diagnosis.rule import Rule
 from tony.diagnosis.rules.programs import LAST_LINE
 from tony.model.diagnosis import Diagnosis, FailureKind, LineMeaning
 from tony.model.failure import FailureCause
@@ -57,6 +59,13 @@ _EXITS: Mapping[str | int | None, tuple[FailureKind, bool]] = {
     128 + signal.SIGXFSZ: (FailureKind.QUOTA, False),
 }
 _UNKNOWN = (FailureKind.USER_CODE, True)
+#: Advice where the rule of the output gives none.
+_ADVICE: Mapping[FailureKind, str] = {
+    FailureKind.MEMORY: "request more memory for the role (memory, or --memory of tony run), or load less at a time",
+    FailureKind.LAUNCH: "correct the command, or activate the environment that has it",
+    FailureKind.HANG: "see where the tasks wait while the job runs: tony stacks",
+    FailureKind.TIMEOUT: "raise the limit that the message names, or make the program faster",
+}
 
 
 def diagnose(cause: FailureCause, status: ExitStatus | None) -> Diagnosis:
@@ -65,17 +74,21 @@ def diagnose(cause: FailureCause, status: ExitStatus | None) -> Diagnosis:
     Args:
         status: None if no exit was reported.
     """
-    kind = _KINDS.get(cause)
     evidence = status.evidence if status else ()
     rule = get_rule(evidence[0].rule) if evidence else None
+    found = _classify(cause, status, rule)
+    return replace(found, evidence=evidence, advice=found.advice or _ADVICE.get(found.kind, ""))
+
+
+def _classify(cause: FailureCause, status: ExitStatus | None, rule: Rule | None) -> Diagnosis:
+    kind = _KINDS.get(cause)
     if kind is FailureKind.RENDEZVOUS and rule and rule.kind is FailureKind.NETWORK:
         kind = rule.kind  # a port of the program's own
     if kind is not None:
-        retry = cause not in _FINAL_CAUSES
-        return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry, evidence=evidence)
+        return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=cause not in _FINAL_CAUSES)
     if status and status.code in _SHELL_LAUNCH_CODES and (rule is None or rule.name == LAST_LINE):
-        return Diagnosis(kind=FailureKind.LAUNCH, meaning=LineMeaning.CAUSE, retry=False, evidence=evidence)
+        return Diagnosis(kind=FailureKind.LAUNCH, meaning=LineMeaning.CAUSE, retry=False)
     if rule is not None and not (status and status.reason is ExitReason.MEMORY):
-        return Diagnosis(kind=rule.kind, meaning=rule.meaning, retry=rule.retry, advice=rule.advice, evidence=evidence)
+        return Diagnosis(kind=rule.kind, meaning=rule.meaning, retry=rule.retry, advice=rule.advice)
     kind, retry = _EXITS.get(status.signal or status.code, _UNKNOWN) if status else _UNKNOWN
-    return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry, evidence=evidence)
+    return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry)

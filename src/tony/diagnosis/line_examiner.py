@@ -6,8 +6,8 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
-from tony.diagnosis.found_line import FoundLine
 from tony.diagnosis.line_rules import find_rule
+from tony.diagnosis.rule_match import RuleMatch
 
 _TRACEBACK = b"Traceback (most recent call last)"
 #: Between two tracebacks of one chain; what follows is the exception that the first one led to.
@@ -21,7 +21,13 @@ _GROUP = re.compile(rb"^ +(?:[|] ?|[+] (?=Exception Group))")
 _WARNING = re.compile(rb"\w:\d+: \w*Warning: ")
 #: A line of a log at which a traceback hangs: the program caught that exception.
 _LOG_RECORD = re.compile(rb"\b(ERROR|CRITICAL|EXCEPTION|FATAL)\b")
-_EXCEPTION = re.compile(rb"^[A-Za-z_][\w.]*(?:: .*)?$")
+#: The last line of a traceback: a class in a module, or with the name of one; lines of other processes may be between.
+_EXCEPTION = re.compile(
+    rb"^(?:(?:[A-Za-z_]\w*\.)+\w+|[A-Z]\w*(?=:)|\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Empty|Full))"
+    rb"(?:: .*|:)?$"
+)
+#: Lines without an exception after which a traceback is taken for cut off.
+_MAX_OTHER_LINES = 20
 #: Terminal sequences for colours and styles.
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 #: Ranks in front of a line: those of tony, and those of PyTorch.
@@ -45,11 +51,12 @@ class LineExaminer:
         self._stream = stream
         self._is_chained = self._is_handling = self._is_logged = False
         self._before = self._source = b""
-        self._first: list[FoundLine] = []
-        self._last: deque[FoundLine] = deque(maxlen=_LAST_LINES)
+        self._other_lines = 0
+        self._first: list[RuleMatch] = []
+        self._last: deque[RuleMatch] = deque(maxlen=_LAST_LINES)
 
     @property
-    def found(self) -> Sequence[FoundLine]:
+    def found(self) -> Sequence[RuleMatch]:
         """The found lines, oldest first."""
         return [*self._first, *self._last]
 
@@ -68,7 +75,7 @@ class LineExaminer:
         bare = line[_LABELS.match(line).end() :]  # type: ignore[union-attr] # it matches anything
         bare = _GROUP.sub(b"", bare)
         if _TRACEBACK in bare:
-            self.in_traceback = True
+            self.in_traceback, self._other_lines = True, 0
             self._is_logged = not self._is_chained and _LOG_RECORD.search(self._before) is not None
         elif bare.startswith(_CHAINED):
             self._is_chained, self._is_handling = True, bare.startswith(_RAISED_WHILE_HANDLING)
@@ -76,8 +83,10 @@ class LineExaminer:
             if bare[:1] in (b" ", b"\t", b"|", b"+", b"") or bare[:1] == b"^":
                 self._note_source(bare)
                 return
-            self.in_traceback = False
-            self._keep(line, bare, number, now, is_exception=_EXCEPTION.match(bare) is not None)
+            is_exception = _EXCEPTION.match(bare) is not None
+            self._other_lines += 1
+            self.in_traceback = not is_exception and self._other_lines < _MAX_OTHER_LINES
+            self._keep(line, bare, number, now, is_exception=is_exception)
         elif not (bare.startswith(b"  ") and _WARNING.search(self._before)):  # the source line that warned
             self._keep(line, bare, number, now, is_exception=False)
 
@@ -99,7 +108,7 @@ class LineExaminer:
             follows = not self._replace_lookup()
         if is_exception:
             self._is_chained = self._is_handling = False
-        found = FoundLine(
+        found = RuleMatch(
             stream=self._stream,
             number=number,
             at=now,

@@ -10,9 +10,11 @@ from tony.diagnosis.rules import RULES
 
 #: Characters of a line that are searched.
 _SEARCHED_CHARACTERS = 1000
-#: A word of a log level that does not end a program, near the beginning of a line.
+#: The word of a log level that does not end a program, near the beginning of a line that is no exception, or what
+#: TensorFlow prints of a machine without a GPU. What NCCL ends with is a warning to it.
 _HARMLESS = re.compile(
-    r"^.{0,60}(\b(DEBUG|INFO|WARN|WARNING|NOTICE)\b|^\[?[IW]\d{4} |\w*Warning: )|^\S+:\d+: \w*Warning: "
+    r"^(?![\w.]*(?:Error|Exception)\b).{0,60}(?:\b(?:DEBUG|INFO|(?<!NCCL )WARN|WARNING|NOTICE)\b|\w*Warning: )|"
+    r"^\[?[IW]\d{4} |^\d{4}-\d\d-\d\d [\d:.]+: [IW] |^\S+:\d+: \w*Warning: |failed call to cuInit: "
 )
 _RULES_BY_NAME = {rule.name: rule for rule in RULES}
 

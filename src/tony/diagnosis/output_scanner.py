@@ -1,4 +1,4 @@
-"""Finds lines that say why a program failed in its output, while that is written.
+"""Searches the output of a program for lines that prove why it failed, while that is written.
 
 Most pieces of output contain none of the words below and are only searched for them and for line ends; of a flood, only
 the beginning and the end are. Of what is found the first lines and the last ones are kept.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tony.diagnosis.found_line import FoundLine
 from tony.diagnosis.line_examiner import MAX_LINE_BYTES, LineExaminer
 from tony.diagnosis.line_rules import get_rule, is_harmless
+from tony.diagnosis.rule_match import RuleMatch
 from tony.diagnosis.rules.programs import LAST_LINE
 
 #: Every line that a rule matches contains one of these in some case, or ends a traceback, which begins with one.
@@ -22,7 +22,6 @@ _WORDS = (
     *(b"assert", b"terminat", b"not enough", b"unavailable", b"subset of", b"memory", b"barrier", b"detected"),
     *(b"what():", b"exceeded", b"unbound", b" lost", b"gzip", b"critical"),
 )
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 #: A progress bar, or a metric.
 _PROGRESS = re.compile(r"\d%\||it/s|^\W*(epoch|step|loss|iter(ation)?)\b\W{0,3}\d", re.IGNORECASE)
 #: Bytes of a line whose end has not arrived.
@@ -37,6 +36,9 @@ _MAX_UNSEARCHED_BYTES = 1 << 17
 
 class OutputScanner:
     """Searches one stream.
+
+    A carriage return, with which a progress bar is drawn again, ends a text but no line: lines are counted as editors
+    and the pages of logs do.
 
     Attributes:
         stream: `out` or `err`.
@@ -54,13 +56,13 @@ class OutputScanner:
         self._examiner = LineExaminer(stream)
 
     @property
-    def found(self) -> Sequence[FoundLine]:
+    def found(self) -> Sequence[RuleMatch]:
         """The found lines, oldest first."""
         return self._examiner.found
 
     @property
     def line_count(self) -> int:
-        """The number of lines so far."""
+        """The number of whole lines so far."""
         return self._lines
 
     def feed(self, data: bytes, now: float) -> None:
@@ -77,7 +79,7 @@ class OutputScanner:
             self._search_unsearched(now)
             self._search(whole, now)
         else:
-            self._lines += _count_lines(whole)
+            self._lines += whole.count(b"\n")
             self._unsearched = (self._unsearched + whole)[-_MAX_UNSEARCHED_BYTES:]
 
     def end(self, now: float) -> None:
@@ -89,7 +91,7 @@ class OutputScanner:
     def _search_unsearched(self, now: float) -> None:
         text, self._unsearched = self._unsearched, b""
         if text:
-            self._lines -= _count_lines(text)
+            self._lines -= text.count(b"\n")
             self._search(text, now)
 
     def _search(self, whole: bytes, now: float) -> None:
@@ -97,19 +99,19 @@ class OutputScanner:
         if self._examiner.in_traceback or _contains_word(whole):
             self._examine(whole, now)
         else:
-            self._lines += _count_lines(whole)
+            self._lines += whole.count(b"\n")
             self._examiner.skip()
 
-    def find_last_line(self) -> FoundLine | None:
+    def find_last_line(self) -> RuleMatch | None:
         """Return the last line with text, if it may be an error message."""
-        text = _LINE_END.split(self._recent.rstrip())[-1][-MAX_LINE_BYTES:].decode(errors="replace").rstrip()
+        whole = self._recent.rstrip()
+        text = re.split(rb"[\r\n]", whole)[-1][-MAX_LINE_BYTES:].decode(errors="replace")
         rule = get_rule(LAST_LINE)
         if not text or rule is None or is_harmless(text) or _PROGRESS.search(text):
             return None
-        number = self._lines - len(_LINE_END.split(self._recent[len(self._recent.rstrip()) :])) + 2
-        return FoundLine(
+        return RuleMatch(
             stream=self.stream,
-            number=number,
+            number=self._lines + 1 - self._recent[len(whole) :].count(b"\n"),
             at=self._recent_at,
             text=text,
             rule=rule,
@@ -118,16 +120,13 @@ class OutputScanner:
         )
 
     def _examine(self, whole: bytes, now: float) -> None:
-        for line in _LINE_END.split(whole)[:-1]:
-            self._lines += 1
+        for line in whole.splitlines(keepends=True):
+            text = line[:MAX_LINE_BYTES].rstrip(b"\r\n")
             if self._examiner.in_traceback or _contains_word(line):
                 self._budget -= _LINE_COST
-                self._examiner.examine(line[:MAX_LINE_BYTES], self._lines, now)
-            self._examiner.skip(line[:MAX_LINE_BYTES])
-
-
-def _count_lines(text: bytes) -> int:
-    return text.count(b"\n") or text.count(b"\r")
+                self._examiner.examine(text, self._lines + 1, now)
+            self._examiner.skip(text)
+            self._lines += line.endswith(b"\n")
 
 
 def _contains_word(text: bytes) -> bool:

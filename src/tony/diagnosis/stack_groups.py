@@ -15,8 +15,11 @@ from tony.model.ids import TaskId
 
 #: `Thread 4711 (idle): "MainThread"`, `Thread 0x00007f12 (most recent call first):`, `Current thread 0x…`.
 _THREAD = re.compile(r"^(?:Current thread|Thread) \S+")
-_SPY_FRAME = re.compile(r"^ +(?P<function>.+?) \((?P<file>.+):(?P<line>\d+)\)$")
-_FAULT_FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
+_SPY_FRAME = re.compile(r"^ +(?P<function>.+?) \((?P<file>.+):(?P<line>\d{1,9})\)$")
+_FAULT_FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d{1,9}) in (?P<function>.+)$')
+#: Characters of a line of a dump from which it is no frame, and of a name in a sentence: dumps come from executors.
+_MAX_LINE_CHARACTERS = 500
+_MAX_NAME_CHARACTERS = 100
 #: Files that do not belong to the user.
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|/lib/pypy|^<frozen |(?:^|/)sitecustomize\.py$")
 #: Functions that only call another one.
@@ -76,7 +79,8 @@ class WaitPoint:
     is_collective: bool = False
 
     def __str__(self) -> str:
-        return f"{self.function} at {basename(self.file)}:{self.line}"
+        function, file = self.function[:_MAX_NAME_CHARACTERS], basename(self.file)[:_MAX_NAME_CHARACTERS]
+        return f"{function} at {file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +141,8 @@ def _parse_threads(text: str) -> Sequence[list[StackFrame]]:
     """Return the frames of each thread that has any, the innermost first."""
     threads: list[list[StackFrame]] = []
     for line in text.splitlines():
+        if len(line) > _MAX_LINE_CHARACTERS:
+            continue
         if _THREAD.match(line):
             threads.append([])
         elif threads:

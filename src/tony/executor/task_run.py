@@ -249,7 +249,7 @@ class ProgramRun:
         try:
             marker = f"{MARKER}={self._container.marker}"
             folder = Path(self._container.work_folder).parent
-            return ProgressListener(TrustedSenders(marker, has_marker), folder, progress_folder.create_path(marker))
+            return ProgressListener(TrustedSenders(marker, has_marker), folder, progress_folder.build_path(marker))
         except OSError as error:
             log.warning("cannot create the progress socket: %s", os_errors.describe_os_error(error))
             return None

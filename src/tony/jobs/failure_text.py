@@ -35,15 +35,15 @@ def format_report(report: JobReport, shown_by: str = "") -> list[str]:
     Args:
         shown_by: the command that shows the report, which is then not suggested.
     """
-    failure = report.failure
-    if failure is None or report.state is JobState.SUCCEEDED:
+    failure, root_cause = report.failure, build_root_cause(report)
+    if failure is None or root_cause is None:
         return []
     if failure.failure_class is FailureClass.KILLED:
         return [f"{format_outcome(report)}: {failure.reason}"]
     return [
         f"{format_outcome(report)}: {failure.reason}",
-        *([f"  Not restarted: {failure.no_restart_reason}"] if failure.no_restart_reason else []),
-        *_format_evidence(report, failure),
+        *format_decision(root_cause),
+        *_format_proof(report, failure, root_cause),
         *_format_other_failures(failure),
         *_format_commands(report, failure, shown_by),
     ]
@@ -58,19 +58,25 @@ def build_error(report: JobReport) -> TonyError | None:
     return kind("\n".join(format_report(report)))
 
 
-def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
-    lines: list[str] = []
-    root_cause = build_root_cause(report)
-    if root_cause and root_cause.evidence:
-        lines += format_evidence(root_cause)
-    elif failure.tail:
-        lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
-    if root_cause and root_cause.advice:
-        lines.append(f"  What to do: {root_cause.advice}")
+def _format_proof(report: JobReport, failure: Failure, root_cause: RootCause) -> list[str]:
+    lines = format_evidence(root_cause)
+    if not lines and failure.tail:
+        lines = ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
+    lines += format_advice(root_cause)
     files = _find_log_files(report, failure)
     if files:
         lines.append(f"  Full log: {' and '.join(map(str, files))}")
     return lines
+
+
+def format_decision(root_cause: RootCause) -> list[str]:
+    """Return why nothing was restarted; nothing where no restart was considered."""
+    return [f"  Not restarted: {root_cause.decision}"] if root_cause.decision else []
+
+
+def format_advice(root_cause: RootCause) -> list[str]:
+    """Return what to do; nothing if there is no advice."""
+    return [f"  What to do: {root_cause.advice}"] if root_cause.advice else []
 
 
 def format_evidence(root_cause: RootCause) -> list[str]:

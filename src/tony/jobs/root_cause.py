@@ -13,13 +13,6 @@ from tony.model.states import JobState
 
 #: The fields that are in the status of a job, too.
 ROOT_CAUSE_FIELDS = ("class", "root_task", "evidence", "retry", "advice")
-#: Advice where the output gives none.
-_ADVICE = {
-    FailureKind.MEMORY: "request more memory for the role (memory, or --memory of tony run), or load less at a time",
-    FailureKind.LAUNCH: "correct the command, or activate the environment that has it",
-    FailureKind.HANG: "see where the tasks wait while the job runs: tony stacks",
-    FailureKind.TIMEOUT: "raise the limit that the message names, or make the program faster",
-}
 _KINDS_OF_CLASSES = {
     FailureClass.USER: FailureKind.USER_CODE,
     FailureClass.INFRASTRUCTURE: FailureKind.NODE,
@@ -29,7 +22,7 @@ _KINDS_OF_CLASSES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownLine:
+class CitedLine:
     """A line that proves the cause.
 
     Attributes:
@@ -72,7 +65,7 @@ class RootCause:
     session: int
     reason: str
     exit: str
-    evidence: tuple[ShownLine, ...]
+    evidence: tuple[CitedLine, ...]
     consequences: tuple[TaskId, ...]
     retry: bool
     decision: str
@@ -98,10 +91,10 @@ def build_root_cause(report: JobReport) -> RootCause | None:
         consequences=failure.consequences,
         retry=found.retry if found else failure.cause is not FailureCause.KILLED,
         decision=failure.no_restart_reason,
-        advice=(found.advice if found else "") or _ADVICE.get(kind, ""),
+        advice=found.advice if found else "",
     )
 
 
-def _build_line(task: TaskId, log: str | None, line: EvidenceLine) -> ShownLine:
+def _build_line(task: TaskId, log: str | None, line: EvidenceLine) -> CitedLine:
     file = f"{PurePosixPath(log).stem}.{line.stream}" if log else line.stream
-    return ShownLine(task=task, file=file, line=line.number, text=line.text, rule=line.rule)
+    return CitedLine(task=task, file=file, line=line.number, text=line.text, rule=line.rule)

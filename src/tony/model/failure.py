@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from tony.errors import ExitCode
 from tony.model.actor import Actor
-from tony.model.diagnosis import Diagnosis
+from tony.model.diagnosis import Diagnosis, FailureKind
 from tony.model.ids import TaskId
 
 
@@ -27,6 +28,19 @@ EXIT_CODES: Mapping[FailureClass, ExitCode] = {
     FailureClass.KILLED: ExitCode.KILLED,
     FailureClass.PLATFORM: ExitCode.BUG,
 }
+
+
+#: Kinds of failures whose reason is outside the program.
+_PASSING_KINDS = frozenset(
+    {
+        FailureKind.NETWORK,
+        FailureKind.RENDEZVOUS,
+        FailureKind.STORAGE,
+        FailureKind.NODE,
+        FailureKind.PREEMPTION,
+        FailureKind.KILLED,
+    }
+)
 
 
 class FailureCause(StrEnum):
@@ -196,10 +210,16 @@ class Failure:
 
     @property
     def fingerprint(self) -> str:
-        """Return a text that is the same for the same error at the same step; empty if one of them is unknown."""
+        """Return a text that is the same for the same error at the same step.
+
+        Numbers in the error may differ. Empty if the error or the step is unknown, or its reason is outside the
+        program and may pass.
+        """
         if self.step is None or self.diagnosis is None or not self.diagnosis.evidence or self.is_consequence:
             return ""
-        return f"{self.diagnosis.evidence[0].rule} at step {self.step:g}"
+        if self.diagnosis.kind in _PASSING_KINDS:
+            return ""
+        return f"{re.sub('[0-9]+', '0', self.diagnosis.evidence[0].text)} at step {self.step!r}"
 
     @property
     def is_consequence(self) -> bool:

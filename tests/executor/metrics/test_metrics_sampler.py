@@ -21,7 +21,7 @@ from tony.executor.metrics.progress_listener import ProgressListener
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.output_capture import Stream
 from tony.executor.output.writer_thread import WriterThread
-from tony.executor.program.progress_folder import create_path
+from tony.executor.program.progress_folder import build_path
 from tony.linux.process_usage import ProcessUsage
 from tony.model.metric_definitions import series_of
 from tony.protocol import executor_messages as msg
@@ -177,7 +177,7 @@ async def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixtur
     def fail() -> None:
         raise ValueError("the kernel speaks in tongues")
 
-    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path, create_path("TONY_TASK=x"))
+    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path, build_path("TONY_TASK=x"))
     of = measuring(hearer, Used(fail), progress)
     await of.run()
     progress._socket.sendto(b"c\t1\t1\t1", progress.path)
@@ -190,7 +190,7 @@ async def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixtur
 async def test_checkpoints_wait_for_a_connection(tmp_path: Path) -> None:
     """A sample without a connection is lost; each checkpoint is reported once, also after the program has exited."""
     hearer = Hearer()
-    progress = ProgressListener(lambda pid, uid: True, tmp_path, create_path("TONY_TASK=x"))
+    progress = ProgressListener(lambda pid, uid: True, tmp_path, build_path("TONY_TASK=x"))
     of = measuring(hearer, Used(), progress)
     tell = progress._socket  # by itself: it is a socket like any other
     hearer.deaf = True
@@ -212,7 +212,7 @@ async def test_checkpoints_wait_for_a_connection(tmp_path: Path) -> None:
 
 async def test_the_last_progress_waits_for_a_connection(tmp_path: Path) -> None:
     """A program that exits while no AM is connected: its last step and checkpoints are reported afterwards."""
-    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path, create_path("TONY_TASK=x"))
+    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path, build_path("TONY_TASK=x"))
     of = measuring(hearer, Used(), progress)
     name = progress.path
     hearer.deaf = True
@@ -249,7 +249,7 @@ def test_a_delayed_sample_has_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_progress_reported_by_the_program_wins(tmp_path: Path) -> None:
     """Then its output, then its TensorBoard files; numbers of only one of these are all reported."""
-    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path, create_path("TONY_TASK=x"))
+    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path, build_path("TONY_TASK=x"))
     stream = Stream(BoundedLogFile(tmp_path / "out", 1 << 16), WriterThread(), lambda: None)
     of = MetricsSampler(
         2,
@@ -286,7 +286,7 @@ async def test_progress_reported_by_the_program_wins(tmp_path: Path) -> None:
 async def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
     """It is sent alone, once; what is used is looked at no more often for that."""
     hearer, used = Hearer(), Used()
-    progress = ProgressListener(lambda pid, uid: True, tmp_path, create_path("TONY_TASK=x"))
+    progress = ProgressListener(lambda pid, uid: True, tmp_path, build_path("TONY_TASK=x"))
     progress.begin()
     of = MetricsSampler(2, 3, lambda: 60.0, lambda: [1], Outbox(hearer), used, progress, lambda: 0.01)
     running = asyncio.ensure_future(of._report_steps_until(clock.monotonic() + 60.0))

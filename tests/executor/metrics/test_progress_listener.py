@@ -17,7 +17,7 @@ import pytest
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.executor.metrics.progress_listener import Advance, CheckpointReport, ProgressListener, TrustedSenders, parse
-from tony.executor.program.progress_folder import create_path
+from tony.executor.program.progress_folder import build_path
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_later_words_complete_earlier_ones() -> None:
 def listening(trusts: Callable[[int, int], bool]) -> Iterator[tuple[ProgressListener, socket.socket]]:
     """A socket that listens, and one that is connected with it."""
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as teller:
-        progress = ProgressListener(trusts, Path(folder), create_path("TONY_TASK=x"))
+        progress = ProgressListener(trusts, Path(folder), build_path("TONY_TASK=x"))
         teller.setblocking(False)
         teller.connect(progress.path)
         try:

@@ -38,7 +38,7 @@ def test_the_control_group_is_removed_after_the_executor(tmp_path: Path, farewel
 def test_the_progress_folder_of_a_killed_executor_is_removed(farewell: bytes, is_left: bool) -> None:
     """An executor that ends normally removes its own."""
     marker = f"TONY_TASK=test-{os.getpid()}/{secrets.token_hex(8)}"
-    folder = progress_folder.create_path(marker)
+    folder = progress_folder.build_path(marker)
     (folder / "inner").mkdir(parents=True)
     try:
         subprocess.run(command("tony.executor.program.watchdog", marker), input=farewell, check=True, timeout=60)

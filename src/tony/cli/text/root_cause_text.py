@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tony.diagnosis.line_rules import get_rule
-from tony.jobs.failure_text import format_evidence, format_outcome
+from tony.jobs.failure_text import format_advice, format_decision, format_evidence, format_outcome
 from tony.jobs.root_cause import RootCause
 from tony.model.ids import format_task_ranges
 from tony.model.job_report import JobReport
@@ -20,10 +20,7 @@ def format_root_cause(report: JobReport, root_cause: RootCause) -> Sequence[str]
     lines += format_evidence(root_cause)
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
-    if root_cause.decision:
-        lines.append(f"  Not restarted: {root_cause.decision}")
-    if root_cause.advice:
-        lines.append(f"  What to do: {root_cause.advice}")
+    lines += [*format_decision(root_cause), *format_advice(root_cause)]
     if root_cause.root_task:
         lines.append(f"  Look further: tony logs {report.job} {root_cause.root_task}")
     return lines

@@ -32,13 +32,20 @@ RULES = (
     ),
     Rule(
         name="gpu-missing",
-        pattern=r"No CUDA GPUs are available|no CUDA-capable device is detected|CUDA driver version is insufficient|"
-        r"Found no NVIDIA driver|Torch not compiled with CUDA enabled|CUDA_ERROR_NO_DEVICE|"
-        r"no kernel image is available for execution|NVIDIA driver on your system is too old",
+        pattern=r"\w(Error|Exception)\b.*(No CUDA GPUs are available|no CUDA-capable device is detected|"
+        r"CUDA driver version is insufficient|Found no NVIDIA driver|Torch not compiled with CUDA enabled|"
+        r"CUDA_ERROR_NO_DEVICE|no kernel image is available for execution|NVIDIA driver on your system is too old)",
         kind=FailureKind.ACCELERATOR,
         advice="request GPUs for the role (gpus), and use a build of the framework that fits the driver",
         source="pytorch: torch/csrc/cuda/Module.cpp, torch/cuda/__init__.py; CUDA runtime API: cudaError",
         examples=("RuntimeError: No CUDA GPUs are available", "AssertionError: Torch not compiled with CUDA enabled"),
+        traps=(
+            # TensorFlow prints this where a task has no GPU, and continues on the CPU: cuda_driver.cc
+            (
+                "2026-11-26 16:42:02.738968: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:328] failed "
+                "call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+            ),
+        ),
     ),
     Rule(
         name="gpu-hardware",
@@ -54,6 +61,7 @@ RULES = (
             "RuntimeError: CUDA error: an illegal memory access was encountered",
             "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.",
         ),
+        traps=("E cuda_driver.cc:328] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error",),
     ),
     Rule(
         name="nccl-peer",
@@ -67,7 +75,7 @@ RULES = (
         examples=(
             "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
             "a:7:9 [0] NCCL WARN Net : Connection closed by remote peer b<40012>",
-        )[0:1],
+        ),
     ),
     Rule(
         name="nccl-watchdog",

@@ -12,7 +12,6 @@ RULES = (
         r"^\S*sh: (line \d+: )?\S+: No such file or directory$|bad interpreter|cannot execute|Exec format error|"
         r"^\S*sh: (line \d+: )?\S+: (Permission denied|Is a directory)$",
         kind=FailureKind.LAUNCH,
-        advice="correct the command, or activate the environment that has it",
         source="bash: execute_cmd.c; dash: exec.c; Linux: execve(2)",
         examples=(
             "bash: line 1: tranin: command not found",

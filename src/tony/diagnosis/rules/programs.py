@@ -29,7 +29,10 @@ RULES = (
         kind=FailureKind.MEMORY,
         advice="give the JVM a larger heap, and the role more memory",
         source="JDK: hotspot/share/utilities/debug.cpp",
-        examples=("# There is insufficient memory for the Java Runtime Environment to continue.",),
+        examples=(
+            'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
+            "# There is insufficient memory for the Java Runtime Environment to continue.",
+        ),
     ),
     Rule(
         name="java-code",

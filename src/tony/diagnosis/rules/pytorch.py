@@ -100,21 +100,22 @@ RULES = (
         name="dataloader-killed",
         pattern=r"DataLoader worker \(pid\(?s?\)? [\d, ]+\).*(killed by signal: (Killed|Bus error)|shared memory)|"
         r"Unexpected bus error encountered in worker|unable to (open|mmap|write to|allocate) .*shared memory|"
-        r"/dev/shm|insufficient shared memory",
+        r"(No space left|[Bb]us error).*/dev/shm|/dev/shm.*(No space left|[Bb]us error)|insufficient shared memory",
         kind=FailureKind.MEMORY,
         retry=True,
         advice="request more memory for the role, or use fewer workers in the DataLoader",
         source="pytorch: torch/csrc/DataLoader.cpp; torch/utils/data/_utils/signal_handling.py",
         examples=("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",),
+        traps=("FileNotFoundError: [Errno 2] No such file or directory: '/dev/shm/cache/x'",),
     ),
     Rule(
         name="cpu-allocation",
         pattern=r"DefaultCPUAllocator: (can't|not enough memory)|std::bad_alloc|Cannot allocate memory|"
-        r"^MemoryError\b|\bMemoryError(:|$)|java\.lang\.OutOfMemoryError|_ArrayMemoryError|"
+        r"^MemoryError\b|\bMemoryError(:|$)|_ArrayMemoryError|"
         r"RESOURCE_EXHAUSTED: (Out of memory|OOM)|ResourceExhaustedError",
         kind=FailureKind.MEMORY,
         advice="request more memory for the role, or load less at a time",
-        source="pytorch: c10/core/impl/alloc_cpu.cpp; libstdc++; numpy: numpy/_core/_exceptions.py; JDK",
+        source="pytorch: c10/core/impl/alloc_cpu.cpp; libstdc++; numpy: numpy/_core/_exceptions.py",
         examples=(
             (
                 "RuntimeError: [enforce fail at alloc_cpu.cpp:118] . DefaultCPUAllocator: can't allocate memory: you "

@@ -10,7 +10,8 @@ RULES = (
         name="tensorflow-peer",
         pattern=r"(UnavailableError|AbortedError|UNAVAILABLE|ABORTED|CancelledError)\b.*(Collective|Socket closed|"
         r"worker|peer|Connection|failed to connect)|Connection reset by peer.*\[Op:|"
-        r"coordination_service_agent.*|Coordination (service|agent).*(error|failed|heartbeat)|"
+        r"coordination_service_agent.*([Ee]rror|[Ff]ail|heartbeat)|"
+        r"Coordination (service|agent).*(error|failed|heartbeat)|"
         r"(/job:\w+/.*task:\d+ )(heartbeat timeout|unexpectedly)|heartbeat timeout|"
         r"Collective ops is aborted by|errors_impl\.(Unavailable|Aborted|Cancelled)Error: Graph execution error:|"
         r"Aborting RingReduce|RecvBuf",
@@ -24,7 +25,7 @@ RULES = (
                 "aborted by: failed to connect to all addresses"
             ),
         ),
-        traps=("I0000 coordination service started",),
+        traps=("I0000 coordination service started", "coordination_service_agent.cc:299] connected"),
     ),
     Rule(
         name="tensorflow-barrier",

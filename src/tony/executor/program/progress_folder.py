@@ -12,7 +12,7 @@ from pathlib import Path
 _PUBLIC_FOLDER = Path("/tmp")
 
 
-def create_path(marker: str) -> Path:
+def build_path(marker: str) -> Path:
     """Return the path of a new folder. A watchdog that knows the marker can find it.
 
     Args:

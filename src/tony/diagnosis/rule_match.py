@@ -8,7 +8,7 @@ from tony.diagnosis.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundLine:
+class RuleMatch:
     """A line that a rule matches.
 
     Attributes:
