@@ -41,7 +41,7 @@ _CAUSES: Mapping[ExitReason, FailureCause] = {
 #: Characters of the decisive line in a sentence.
 _MAX_REASON_CHARACTERS = 200
 #: Seconds for which a program that hangs after an error may print more about it.
-_LAST_WORDS_SECONDS = 5.0
+_TRAILING_OUTPUT_SECONDS = 5.0
 
 
 def failure_from_exit(state: State, task: Task, status: ExitStatus, end: ContainerEnded | None = None) -> Failure:
@@ -79,19 +79,19 @@ def failure_from_early_error(state: State, task: Task, status: ExitStatus, at: f
     if not status.evidence or failure.is_consequence or failure.error_at >= task.since:
         return None
     silent = status.duration - (status.output_before_stop or 0.0)  # it may print why it is being stopped
-    return failure if status.evidence[0].ago - silent <= _LAST_WORDS_SECONDS else None
+    return failure if status.evidence[0].ago - silent <= _TRAILING_OUTPUT_SECONDS else None
 
 
-def failure_from_missing_peer(state: State, task: Task, complaint: Failure, at: float) -> Failure:
-    """Return the failure of a task that still runs, and for which the others waited in vain.
+def failure_from_missing_peer(state: State, task: Task, peer_failure: Failure, at: float) -> Failure:
+    """Return the failure of a task that still runs, and for which all others timed out waiting.
 
     Args:
-        complaint: the failure of one of the others.
+        peer_failure: the failure of one of the others.
     """
-    assert complaint.diagnosis
-    facts = ExitFacts(exit_message=f"it did not take part, and {complaint.task} waited for it in vain")
+    assert peer_failure.diagnosis
+    facts = ExitFacts(exit_message=f"it did not take part; {peer_failure.task} timed out waiting for it")
     failure = failure_from_task(state, task, FailureCause.PROGRAM, FailureClass.USER, facts, at)
-    kind, advice = complaint.diagnosis.kind, complaint.diagnosis.advice
+    kind, advice = peer_failure.diagnosis.kind, peer_failure.diagnosis.advice
     return replace(failure, diagnosis=Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=True, advice=advice))
 
 

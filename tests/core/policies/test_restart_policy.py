@@ -40,10 +40,16 @@ def failure(cause: str = "program", **more: object) -> Failure:
     return Failure(cause=FailureCause(cause), **fields)  # type: ignore[arg-type]
 
 
-def diagnosed_failure(*, retry: bool, step: float | None = None) -> Failure:
+def diagnosed_failure(
+    *,
+    retry: bool,
+    step: float | None = None,
+    text: str = "RuntimeError: shard 7",
+    kind: FailureKind = FailureKind.USER_CODE,
+) -> Failure:
     """A failure with a line of output that says why."""
-    line = EvidenceLine(stream="err", number=1, text="RuntimeError: x", ago=0.0, rule="python-exception")
-    cause, kind = LineMeaning.CAUSE, FailureKind.USER_CODE
+    line = EvidenceLine(stream="err", number=1, text=text, ago=0.0, rule="python-exception")
+    cause = LineMeaning.CAUSE
     return failure(step=step, diagnosis=Diagnosis(kind=kind, meaning=cause, retry=retry, evidence=(line,)))
 
 
@@ -64,6 +70,22 @@ def test_the_same_error_at_the_same_step_is_not_retried_twice() -> None:
     assert not decide(state, failed, NOW).restart
     assert decide(state, diagnosed_failure(retry=True, step=600), NOW).restart
     assert decide(state, diagnosed_failure(retry=True), NOW).restart
+    assert decide(state, diagnosed_failure(retry=True, step=500, text="RuntimeError: other"), NOW).restart
+    assert not decide(state, diagnosed_failure(retry=True, step=500, text="RuntimeError: shard 8"), NOW).restart
+
+
+def test_steps_are_compared_exactly() -> None:
+    state = after(max_restarts=3)
+    state.tasks[task("worker:0")].retried = diagnosed_failure(retry=True, step=1_234_500).fingerprint
+    assert decide(state, diagnosed_failure(retry=True, step=1_234_504), NOW).restart
+    assert "1,234,500" in decide(state, diagnosed_failure(retry=True, step=1_234_500), NOW).reason
+
+
+def test_what_may_pass_is_tried_again_at_the_same_step() -> None:
+    state = after(max_restarts=3)
+    failed = diagnosed_failure(retry=True, step=500, kind=FailureKind.NETWORK)
+    state.tasks[task("worker:0")].retried = failed.fingerprint
+    assert decide(state, failed, NOW).restart
 
 
 def blameless_failure(cause: str = "lost") -> Failure:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.simulated import started
 from tests.core.specs import roles, task, workers
+from tests.facts import mentions
 from tests.support.simulation import Simulation
+from tony.core.actions import ReportFailure
+from tony.core.events import FailureResponse
 from tony.core.steps.failure_handling import ROOT_CAUSE_WAIT_SECONDS
 from tony.model.diagnosis import EvidenceLine, FailureKind
 from tony.model.job_spec import Role
 from tony.model.program_exit import ExitReason, ExitStatus
-from tony.model.setting_choices import RoleKind
+from tony.model.setting_choices import FailurePolicy, RoleKind
 
 TIMED_OUT = "gloo-timeout"
 CLOSED = "gloo-peer"
@@ -42,6 +47,20 @@ def test_the_only_task_for_which_all_others_waited_in_vain_is_the_root_cause() -
     assert found.diagnosis
     assert found.diagnosis.kind is FailureKind.HANG
     assert set(found.consequences) == {task("worker:0"), task("worker:2")}
+
+
+def test_a_missing_peer_whose_failure_would_be_tolerated_fails_the_session_of_those_who_waited() -> None:
+    spec = replace(roles(chief=Role(), worker=Role(instances=1)), failure_policy=FailurePolicy.CHIEF_OR_ALL)
+    simulation = started(spec)
+    simulation.exit(task("chief:0"), exit_with(TIMED_OUT))
+    simulation.run()
+    wait_for_root_cause(simulation)
+    simulation.settle()
+    assert simulation.failure.task == task("worker:0")
+    (decided,) = [each for each in simulation.actions if isinstance(each, ReportFailure)]
+    assert decided.decision is FailureResponse.FAIL
+    assert mentions(decided.reason, "worker:0")
+    assert "may still succeed" not in decided.reason
 
 
 @pytest.mark.parametrize("rules", [(CLOSED,), (TIMED_OUT, CLOSED)])

@@ -57,7 +57,9 @@ def test_others_are_named_up_to_twenty() -> None:
     assert found.others[-1] == "and 9979 more"
 
 
-@pytest.mark.parametrize(("limit", "root"), [("execution-timeout", "program"), ("startup-timeout", "startup-timeout")])
+@pytest.mark.parametrize(
+    ("limit", "root"), [("execution-timeout", "program"), ("hang", "program"), ("startup-timeout", "startup-timeout")]
+)
 def test_an_error_after_which_a_program_hung_until_a_time_limit_is_the_root_cause(limit: str, root: str) -> None:
     state = standing(workers(2), worker="running running")
     line = EvidenceLine(stream="err", number=3, text="KeyError: 'x'", ago=5.0, rule="python-code")

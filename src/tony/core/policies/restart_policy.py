@@ -65,7 +65,8 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
     if fatal:
         return Decision(False, fatal, considered=state.spec.max_restarts > 0)
     if task and failure.fingerprint and task.retried == failure.fingerprint:
-        return Decision(False, f"the same error twice in a row at the same step ({failure.step:g}); no third attempt")
+        step = f"{failure.step:,.10g}"
+        return Decision(False, f"the same error twice in a row at the same step ({step}); no third attempt")
     early = task is not None and _is_early(state, failure, task)
     if early and task and _was_early_before(state, task):
         limit = format_duration(state.spec.min_uptime or 0)

@@ -21,7 +21,7 @@ from tony.model.states import JobState, TaskState
 #: Seconds for the task that others failed because of to fail, too: its report may take longer than theirs.
 ROOT_CAUSE_WAIT_SECONDS = 3.0
 #: Kinds of consequences that say that a peer did not come, not that it went away.
-_WAITED = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
+_WAITING_KINDS = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
 
 
 def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
@@ -43,7 +43,7 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
         state.tolerated.append(failure)
         fail_all_tasks(ctx)
         return
-    if failure.is_consequence and not state.failures and _may_speak(state, failure):
+    if failure.is_consequence and not state.failures and _has_running_peer(state, task):
         state.suspects.append(failure)
         if Deadline(DeadlineKind.ROOT_CAUSE) not in state.timers:
             state.timers.set(Deadline(DeadlineKind.ROOT_CAUSE), ctx.now + ROOT_CAUSE_WAIT_SECONDS)
@@ -52,7 +52,7 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
     state.failures.append(failure)
     if failure.is_consequence:  # the other one that is nearest to the cause
         failure = job_finish.select_first_failure(state.failures)
-        decision = outcome_policy.decide_on_failure(state, failure.task or task.id)
+        decision = _decide_on_cause(state, failure)
     _carry_out(ctx, failure, decision)
 
 
@@ -64,9 +64,22 @@ def _carry_out(ctx: StepContext, failure: Failure, decision: FailureDecision) ->
         _fail_session(ctx, failure, decision.reason)
 
 
-def _may_speak(state: State, failure: Failure) -> bool:
-    """Return True if another program still runs whose failure may be the cause of this one."""
-    return any(task.state is TaskState.RUNNING and task.id != failure.task for task in state.tasks.values())
+def _decide_on_cause(state: State, failure: Failure) -> FailureDecision:
+    """Return what a failure means that others, which are not tolerated, follow from."""
+    assert failure.task
+    decision = outcome_policy.decide_on_failure(state, failure.task)
+    if decision.effect in (Effect.FAIL_SESSION, Effect.FAIL_JOB):
+        return decision
+    return FailureDecision(Effect.FAIL_SESSION, f"other tasks failed because of {failure.task}")
+
+
+def _has_running_peer(state: State, task: Task) -> bool:
+    """Return True if another program still runs, whose failure may be the cause of this task's."""
+    return _count_running(state) > (task.state is TaskState.RUNNING)
+
+
+def _count_running(state: State) -> int:
+    return sum(role.counts[TaskState.RUNNING] for role in state.roles.values())
 
 
 def _take_suspects(state: State) -> None:
@@ -85,12 +98,11 @@ def decide_on_suspects(ctx: StepContext) -> None:
     if missing:
         state.failures.append(missing)
     failure = job_finish.select_first_failure(state.failures)
-    assert failure.task
-    _carry_out(ctx, failure, outcome_policy.decide_on_failure(state, failure.task))
+    _carry_out(ctx, failure, _decide_on_cause(state, failure))
 
 
 def _find_missing_peer(ctx: StepContext) -> Failure | None:
-    """Return the failure of the only task that still runs, if all others waited for it in vain."""
+    """Return the failure of the only task that still runs, if all others timed out waiting for it."""
     state = ctx.state
     running = [
         task
@@ -99,7 +111,7 @@ def _find_missing_peer(ctx: StepContext) -> Failure | None:
         and state.roles[task.id.role].kind is RoleKind.TRACKED
         and task.id.role not in BYSTANDERS
     ]
-    waited = all(failure.diagnosis and failure.diagnosis.kind in _WAITED for failure in state.suspects)
+    waited = all(failure.diagnosis and failure.diagnosis.kind in _WAITING_KINDS for failure in state.suspects)
     if not waited or len(running) != 1:
         return None
     return failure_builders.failure_from_missing_peer(state, running[0], state.suspects[0], ctx.now)
@@ -108,7 +120,7 @@ def _find_missing_peer(ctx: StepContext) -> Failure | None:
 def decide_on_suspects_if_idle(ctx: StepContext) -> None:
     """Decide if no running program is left that could be the cause."""
     state = ctx.state
-    if state.suspects and not any(task.state is TaskState.RUNNING for task in state.tasks.values()):
+    if state.suspects and not _count_running(state):
         decide_on_suspects(ctx)
 
 

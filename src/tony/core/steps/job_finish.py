@@ -35,8 +35,8 @@ _PROGRAM_CAUSES = frozenset(
         FailureCause.SILENT,
     }
 )
-#: Limits that end programs which hang.
-_TIME_LIMITS = frozenset({FailureCause.EXECUTION_TIMEOUT, FailureCause.JOB_TIMEOUT})
+#: What ends programs that hang.
+_TIME_LIMITS = frozenset({FailureCause.EXECUTION_TIMEOUT, FailureCause.JOB_TIMEOUT, FailureCause.HANG})
 #: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
 _MAX_OTHER_FAILURES = 20
 
