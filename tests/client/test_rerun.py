@@ -43,7 +43,7 @@ async def first(home: Home, folder: Path, text: str = JOB) -> str:
 
 
 def staged_again(home: Home, rerun: Rerun) -> None:
-    with prepare_submission(rerun.resolved, home, print, rerun.earlier) as ready:
+    with prepare_submission(rerun.resolved, home, print, rerun.staged_copy) as ready:
         folder = ready.job.folder
         assert {path.name for path in folder.staged.iterdir()} == {
             item.digest for role in ready.job.record.staged.roles.values() for item in role.items
@@ -60,8 +60,8 @@ async def test_the_same_settings_and_files(home: Home, desk: Desk, tmp_path: Pat
         rerun = build_rerun(home, job_id)
         assert rerun.resolved.spec == record.spec
         assert rerun.resolved.sources == record.sources
-        assert rerun.earlier is not None
-        assert rerun.earlier.staged == record.staged
+        assert rerun.staged_copy is not None
+        assert rerun.staged_copy.staged == record.staged
         staged_again(home, rerun)
         shutil.rmtree(home.cache)
 
@@ -71,14 +71,27 @@ async def test_changed_settings(home: Home, desk: Desk, tmp_path: Path) -> None:
     rerun = build_rerun(home, job_id, sets=["max_restarts=3"], params=["lr=2"])
     assert (rerun.resolved.spec.max_restarts, rerun.resolved.spec.params) == (3, {"lr": "2"})
     assert rerun.resolved.sources["max_restarts"] == "--set"
-    assert rerun.earlier is not None
+    assert rerun.staged_copy is not None
 
 
 async def test_a_setting_that_changes_the_files(home: Home, desk: Desk, tmp_path: Path) -> None:
     """They are staged as they are now."""
     job_id = await first(home, tmp_path)
-    assert build_rerun(home, job_id, sets=["gitignore=false"]).earlier is None
-    assert build_rerun(home, job_id, restage=True).earlier is None
+    assert build_rerun(home, job_id, sets=["gitignore=false"]).staged_copy is None
+    assert build_rerun(home, job_id, restage=True).staged_copy is None
+
+
+async def test_a_changed_path_is_validated(home: Home, desk: Desk, tmp_path: Path) -> None:
+    job_id = await first(home, tmp_path)
+    with pytest.raises(ConfigError, match="does-not-exist"):
+        build_rerun(home, job_id, sets=[f"source={tmp_path / 'does-not-exist'}"])
+
+
+async def test_stars_are_no_secret(home: Home, desk: Desk, tmp_path: Path) -> None:
+    text = JOB.replace('command = "', "command = \"echo '*** starts ***'; ")
+    assert text != JOB
+    job_id = await first(home, tmp_path, text)
+    assert build_rerun(home, job_id).resolved.spec == desk.jobs[0].record.spec
 
 
 async def test_files_that_are_gone(home: Home, desk: Desk, tmp_path: Path) -> None:

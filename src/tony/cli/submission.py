@@ -87,7 +87,7 @@ def submit_and_follow(
     as_json: bool = False,
     tied: bool = False,
     companion: Companion | None = None,
-    earlier: StagedCopy | None = None,
+    staged_copy: StagedCopy | None = None,
 ) -> int:
     """Submit a job, follow it unless detached, and return the exit code.
 
@@ -97,7 +97,7 @@ def submit_and_follow(
         as_json: JSON on standard output, everything else on standard error.
         tied: stop the job whenever this process is stopped.
         companion: runs while the job is followed.
-        earlier: staged files of an earlier job to use; None to stage those of the job.
+        staged_copy: staged files of an earlier job to use; None to stage those of the job.
 
     Raises:
         ConfigError: the job can never run. Nothing was started.
@@ -107,7 +107,7 @@ def submit_and_follow(
         print_json(render_request(resolved, place), pretty=True)
         return 0
     early = SignalGuard(tied=tied)
-    job_id = _submit(resolved, place, early, earlier)
+    job_id = _submit(resolved, place, early, staged_copy)
     if detach:
         if as_json:
             print_json({"job": job_id, "folder": str(place.job(job_id).path)})
@@ -118,13 +118,13 @@ def submit_and_follow(
     return follow_and_report(place, job_id, resolved.spec, as_json=as_json, early=early, companion=companion)
 
 
-def _submit(resolved: Resolved, place: Home, early: SignalGuard, earlier: StagedCopy | None) -> str:
+def _submit(resolved: Resolved, place: Home, early: SignalGuard, staged_copy: StagedCopy | None) -> str:
     ready = None
     try:
         # Staging blocks; outside an event loop Ctrl-C interrupts it at once.
         with (
             clean_exit_on_signals(),
-            prepare_submission(resolved, place, lambda notice: warn(str(notice)), earlier) as ready,
+            prepare_submission(resolved, place, lambda notice: warn(str(notice)), staged_copy) as ready,
         ):
             job_id = asyncio.run(ready.submit())
             early.begin()

@@ -5,8 +5,8 @@ Secrets are not kept after the end of a job; the caller gives them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tony.client.staged_copy import StagedCopy
@@ -18,7 +18,6 @@ from tony.errors import ConfigError, Problem, UserError
 from tony.history.job_record import record_of
 from tony.history.json_files import read_if_valid
 from tony.model.job_spec import JobSpec
-from tony.model.masking import MASK
 from tony.model.state_directory import Home
 from tony.model.submission_record import JobRecord
 
@@ -32,12 +31,12 @@ class Rerun:
 
     Attributes:
         resolved: its settings.
-        earlier: its staged files; None to stage them from their original paths.
+        staged_copy: its staged files; None to stage them from their original paths.
         notice: a sentence that says which of both.
     """
 
     resolved: Resolved
-    earlier: StagedCopy | None
+    staged_copy: StagedCopy | None
     notice: str
 
 
@@ -68,28 +67,30 @@ def build_rerun(
     """
     record = record_of(home, job_id)
     folder = home.job(job_id)
-    record = read_if_valid(folder.secret_job, JobRecord) or record
+    whole = read_if_valid(folder.secret_job, JobRecord)  # of a running job
+    record = replace(whole, masked=()) if whole else record
+    sets, params = list(sets), list(params)
     resolved = _resolve(record, sets, params, variables or {}, is_staged=not restage)
     if restage:
         return Rerun(resolved, None, "files are staged as they are now, from their original paths")
     if _list_staging_settings(resolved.spec) != _list_staging_settings(record.spec):
         notice = "files are staged as they are now, because a changed setting names or places them"
-        return Rerun(resolved, None, notice)
-    earlier = StagedCopy(record.staged, folder)
-    missing = earlier.find_missing(home)
+        return Rerun(_resolve(record, sets, params, variables or {}, is_staged=False), None, notice)
+    staged_copy = StagedCopy(record.staged, folder)
+    missing = staged_copy.find_missing(home)
     if missing:
         raise UserError(
             f"what job {job_id} has staged is no longer kept: {', '.join(missing)}. To stage it as it is now, from the "
             f"original paths: tony rerun {job_id} --restage"
         )
-    return Rerun(resolved, earlier, f"files are those that job {job_id} has staged (--restage: as they are now)")
+    return Rerun(resolved, staged_copy, f"files are those that job {job_id} has staged (--restage: as they are now)")
 
 
 def _resolve(
     record: JobRecord, sets: Iterable[str], params: Iterable[str], variables: Mapping[str, str], *, is_staged: bool
 ) -> Resolved:
     values = from_spec(record.spec)
-    masked = [key for key, value in leaves(values) if _is_masked(value)]
+    masked = {key: value for key, value in leaves(values) if format_key(key) in record.masked}
     for key in masked:
         if key[0] in _VALIDATED_TABLES:
             values[key[0]].pop(key[1], None)
@@ -122,14 +123,14 @@ def _place_variables(spec: JobSpec, variables: Mapping[str, str]) -> dict[str, A
     return values
 
 
-def _require_secrets(record: JobRecord, resolved: Resolved, masked: Iterable[Key]) -> None:
+def _require_secrets(record: JobRecord, resolved: Resolved, masked: Mapping[Key, Any]) -> None:
     """Refuse a job whose secrets have not been given again.
 
     Raises:
         ConfigError: each of them, and how to give it.
     """
     present = dict(leaves(from_spec(resolved.spec)))
-    missing = [key for key in masked if key not in present or _is_masked(present[key])]
+    missing = [key for key, value in masked.items() if key not in present or present[key] == value]
     if missing:
         raise ConfigError([Problem(key=format_key(key), message=_explain_missing(record, key)) for key in missing])
 
@@ -143,18 +144,6 @@ def _explain_missing(record: JobRecord, key: Key) -> str:
     elif len(key) > 1 and key[-2] in ("env", "container_env"):
         how = f"--env {key[-1]} (the value in your shell) or --env {key[-1]}=VALUE"
     return f"it has a secret, which is not kept after the end of job {record.job_id}. Give it again: {how}."
-
-
-def _is_masked(value: Any) -> bool:
-    return any(MASK in text for text in _list_texts(value))
-
-
-def _list_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _list_texts(item)
 
 
 def _list_staging_settings(spec: JobSpec) -> tuple[object, ...]:

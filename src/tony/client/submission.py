@@ -17,9 +17,10 @@ from tony import clock
 from tony.client.credential_creation import make_credentials
 from tony.client.staged_copy import StagedCopy
 from tony.client.staging import OnNotice, SubmissionNotice, stage
+from tony.config.files.call_settings import from_spec
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
-from tony.config.table.layers import quote
+from tony.config.table.layers import format_key, leaves, quote
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
@@ -105,13 +106,13 @@ class Prepared:
 
 @contextmanager
 def prepare_submission(
-    resolved: Resolved, home: Home, on_notice: OnNotice, earlier: StagedCopy | None = None
+    resolved: Resolved, home: Home, on_notice: OnNotice, staged_copy: StagedCopy | None = None
 ) -> Iterator[Prepared]:
     """Check, stage and record a job. Blocking. If the body fails, the job is removed.
 
     Args:
         on_notice: receives messages, such as the size of packed folders.
-        earlier: staged files of an earlier job to use; None to stage those of the job.
+        staged_copy: staged files of an earlier job to use; None to stage those of the job.
 
     Raises:
         ConfigError: the scheduler can never run it, or its files cannot be staged. Nothing was created.
@@ -133,8 +134,8 @@ def prepare_submission(
     folder = _create_folder(home, resolved.spec.scheduler, submitter.allocate_job_id(), now)
     with aborted_submissions.mark_submission(home, folder.job_id), _remove_unless_accepted(folder) as accepted:
         staged = (
-            earlier.link(home, folder)
-            if earlier
+            staged_copy.link(home, folder)
+            if staged_copy
             else stage(
                 resolved.spec,
                 home,
@@ -244,7 +245,13 @@ def _build_record(resolved: Resolved, folder: JobFolder, staged: StagedJob, now:
         framework_module=framework,
         framework_path=_find_plug_in_folder(framework),
         sources=dict(resolved.sources),
+        masked=_list_masked_keys(resolved.spec),
     )
+
+
+def _list_masked_keys(spec: JobSpec) -> tuple[str, ...]:
+    shown = dict(leaves(from_spec(redact(spec))))
+    return tuple(format_key(key) for key, value in leaves(from_spec(spec)) if shown.get(key) != value)
 
 
 def _find_plug_in_folder(framework: str) -> str | None:

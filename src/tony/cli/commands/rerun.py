@@ -45,4 +45,6 @@ def command(
         home, name, sets=sets, params=params, variables=dict(map(parse_variable, variables)), restage=restage
     )
     warn(rerun.notice)
-    return submit_and_follow(rerun.resolved, detach=detach, dry_run=dry_run, as_json=as_json, earlier=rerun.earlier)
+    return submit_and_follow(
+        rerun.resolved, detach=detach, dry_run=dry_run, as_json=as_json, staged_copy=rerun.staged_copy
+    )
