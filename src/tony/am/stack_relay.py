@@ -59,15 +59,15 @@ class StackRelay:
 
     def request(self, task: TaskId, on_answer: Callable[[Stacks], object], client: RpcConnection | None = None) -> bool:
         """Request stack traces; return True if the executor was asked. `on_answer` is called once in any case."""
-        problem, word = "", os.urandom(16).hex()
+        problem, request_id = "", os.urandom(16).hex()
         if task not in self._tasks:
             problem = "there is no such task"
         elif len(self._waiting) >= _MAX_OPEN_REQUESTS:
             problem = f"{_MAX_OPEN_REQUESTS} requests for stack traces are open already"
         else:
-            self._waiting[word] = _Request(task, on_answer, client, clock.monotonic())
-            if not self._send(task, DumpStacks(request=word)):
-                del self._waiting[word]
+            self._waiting[request_id] = _Request(task, on_answer, client, clock.monotonic())
+            if not self._send(task, DumpStacks(request=request_id)):
+                del self._waiting[request_id]
                 problem = f"the executor of {task} is not connected"
         if problem:
             on_answer(Stacks(task=str(task), problem=problem))
@@ -97,8 +97,8 @@ class StackRelay:
 
     def on_closed(self, client: RpcConnection) -> None:
         """Drop the requests of a client that has disconnected."""
-        for word in [word for word, request in self._waiting.items() if client is request.client]:
-            del self._waiting[word]
+        for request_id in [request_id for request_id, request in self._waiting.items() if client is request.client]:
+            del self._waiting[request_id]
 
     def check(self) -> None:
         """Answer requests that have timed out. Call it periodically."""
@@ -106,6 +106,6 @@ class StackRelay:
         self._fail(lambda request: request.requested_at < late, f"no answer within {TIMEOUT_SECONDS:g} s")
 
     def _fail(self, matches: Callable[[_Request], bool], why: str) -> None:
-        for word in [word for word, request in self._waiting.items() if matches(request)]:
-            request = self._waiting.pop(word)
+        for request_id in [request_id for request_id, request in self._waiting.items() if matches(request)]:
+            request = self._waiting.pop(request_id)
             request.on_answer(Stacks(task=str(request.task), problem=why))

@@ -87,10 +87,14 @@ class StallWatch:
         try:
             self._check(timeout)
         except Exception:  # a bug here must not end the job
-            log.exception("looking for stalled programs failed: please report this")
-            self._next_check_at = float("inf")
+            self._give_up()
             return
         self._next_check_at = started_at + _CHECK_PAUSE_RATIO * (time.monotonic() - started_at)
+
+    def _give_up(self) -> None:
+        """Report a bug, and check no more."""
+        log.exception("looking for stalled programs failed: please report this")
+        self._next_check_at = float("inf")
 
     def _check(self, timeout: float) -> None:
         state = self._state
@@ -163,9 +167,12 @@ class StallWatch:
 
     def _on_stacks(self, dump: _Dump, task: TaskId, answer: Stacks) -> None:
         dump.open -= 1
-        dump.points[task] = find_wait_point(answer.text)
-        if self._dump is dump and not dump.is_asking:
-            self._continue_dump(dump)
+        try:
+            dump.points[task] = find_wait_point(answer.text)
+            if self._dump is dump and not dump.is_asking:
+                self._continue_dump(dump)
+        except Exception:  # as in `check`
+            self._give_up()
 
     def _report(self, dump: _Dump) -> None:
         """Feed the event, unless a program has continued meanwhile."""
