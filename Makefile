@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz zoo check fmt docs dist site pictures clean
+.PHONY: help env demo demo-failure test test-fast test-all flaky coverage bench fuzz zoo zoo-on-yarn check fmt docs dist site pictures clean
 
 # Which Python makes .venv: python3 on PATH unless said otherwise (make env PYTHON=python3.12).
 export PYTHON
@@ -60,6 +60,9 @@ fuzz: env ## look for inputs that break something: SECONDS (60) for each of TARG
 
 # make zoo ONLY="torch jax"
 ONLY ?=
+
+zoo-on-yarn: env ## as `make zoo`, some of them on a small Hadoop cluster: tests/zoo/results-on-yarn.md
+	@scripts/zoo --yarn $(ONLY)
 
 zoo: env ## run failing jobs, and compare what `tony why` says with what it should: tests/zoo/results.md
 	@scripts/zoo $(ONLY)

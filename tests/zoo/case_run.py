@@ -16,6 +16,8 @@ from typing import Any
 
 from tests.zoo.labelled_case import ZooCase
 
+#: Variables that a client's machine and the nodes of a small cluster share only because a job says so.
+_SENT = ("OUT", "PATH", "OMP_NUM_THREADS")
 #: Seconds that a job may take; the slowest takes a tenth of it on an idle machine.
 _TIMEOUT_SECONDS = 170.0
 _BIN = Path(sys.executable).parent
@@ -84,18 +86,22 @@ class CaseResult:
         return wrong
 
 
-def run_case(case: ZooCase, keep: Path | None = None) -> CaseResult:
+def run_case(case: ZooCase, keep: Path | None = None, hadoop_conf: Path | None = None) -> CaseResult:
     """Run a case in a folder of its own, which is removed.
 
     Args:
         keep: a folder that gets the case's folder instead.
+        hadoop_conf: configuration of the cluster on which the job runs; None: it runs on this machine.
     """
     root = Path(tempfile.mkdtemp(prefix="tony-zoo-"))
     start = time.monotonic()
+    env = _build_environment(root, case)
+    if hadoop_conf:
+        env |= {"HADOOP_CONF_DIR": str(hadoop_conf), "TONY_SET_SCHEDULER": "yarn"}
     try:
-        return _run_in(root, case, start)
+        return _run_in(root, case, env, start)
     except subprocess.SubprocessError as error:
-        _tony(root, _build_environment(root, case), "kill", "last")
+        _tony(root, env, "kill", "last")
         return CaseResult(case=case, answer=None, seconds=time.monotonic() - start, problem=str(error))
     finally:
         if keep:
@@ -109,8 +115,7 @@ def _list_special_files(folder: str, names: list[str]) -> list[str]:
     return [path.name for path in paths if path.is_socket() or path.is_fifo()]
 
 
-def _run_in(root: Path, case: ZooCase, start: float) -> CaseResult:
-    env = _build_environment(root, case)
+def _run_in(root: Path, case: ZooCase, env: dict[str, str], start: float) -> CaseResult:
     job = _write_project(root, case, env)
     submitted = threading.Event()
     visitor = threading.Thread(target=_act_when_up, args=(root, case, env, submitted))
@@ -166,11 +171,11 @@ def _write_project(root: Path, case: ZooCase, env: dict[str, str]) -> Path:
     if case.prepare:
         subprocess.run(["bash", "-ec", case.prepare], cwd=project, env=env, capture_output=True, check=True, timeout=60)
     job = project / "job.toml"
-    job.write_text(_format_job(case))
+    job.write_text(_format_job(case, {name: env[name] for name in _SENT}))
     return job
 
 
-def _format_job(case: ZooCase) -> str:
+def _format_job(case: ZooCase, variables: dict[str, str]) -> str:
     command = case.command if isinstance(case.command, str) else list(case.command)
     lines = [
         f'name = "{case.name}"',
@@ -178,6 +183,7 @@ def _format_job(case: ZooCase) -> str:
         f"command = {json.dumps(command)}",
         f'framework = "{case.framework}"',
         'stop_grace = "1s"',
+        *(f"env.{name} = {json.dumps(value)}" for name, value in variables.items()),
         case.job,
         "[roles.worker]",
         f"instances = {case.tasks}",

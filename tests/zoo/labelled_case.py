@@ -34,6 +34,7 @@ class ZooCase:
         line: part of the decisive line; empty if no line shows it; None if it is not judged.
         retry: the same job may succeed the next time; None if it is not judged.
         reason_wrong: why the diagnosis is known to be wrong; empty if it should be right.
+        yarn: it is one of those that run on YARN as well.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ZooCase:
     line: str | None = None
     retry: bool | None = None
     reason_wrong: str = ""
+    yarn: bool = False
     command: str | Sequence[str] = "python3 main.py"
     program: str = ""
     tasks: int = 1
