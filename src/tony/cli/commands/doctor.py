@@ -43,6 +43,6 @@ def _format_check(check: HealthCheck) -> Iterator[str]:
     yield f"{check.state.value:<{_STATE_COLUMNS}}{check.name:<{_NAME_COLUMNS}} {check.detail}"
     indent = " " * _STATE_COLUMNS
     if check.cost:
-        yield f"{indent}{'so' if not check.is_broken else 'BROKEN'}: {check.cost}"
+        yield f"{indent}{'Effect' if not check.is_broken else 'Required'}: {check.cost}"
     if check.remedy:
-        yield f"{indent}do: {check.remedy}"
+        yield f"{indent}What to do: {check.remedy}"

@@ -238,7 +238,8 @@ _JOB = (
     _row("metrics_interval", Kind.DURATION, Part.EXECUTOR, "Sampling interval of resource use and progress; longer "
          'in large jobs; `"0s"` turns it off.', bounds=(0, 3600), also="metrics sample_interval metrics_period"),
     _row("stall_timeout", Kind.TIMEOUT, Part.AM, "Minimum time without output and with idle processors after which "
-         "programs count as [stalled](when-a-job-fails.md#hangs); a tenth of it where they report steps.",
+         "programs count as [stalled](when-a-job-fails.md#hangs). Where they report steps: a tenth of it, and twice as "
+         "long as it while they compute.",
          also="hang_timeout hang stall deadlock"),
     _row("on_stall", Kind.CHOICE, Part.AM, "What happens when the programs stall: `report` it, `restart` the session "
          "(counts against `max_restarts`), or `fail` the job.", choices=OnStall, also="on_hang"),
