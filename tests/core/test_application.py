@@ -20,7 +20,7 @@ from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.errors import InvalidTransitionError
 from tony.model.actor import Actor
-from tony.model.failure import FailureClass
+from tony.model.failure import ClusterKill, FailureClass
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import AfterCondition, DistributedMode, FailurePolicy, OnTimeout, RoleKind, StopOn
@@ -883,7 +883,7 @@ def test_the_cause_of_a_stop_from_outside(order: int, forced: bool, said: str) -
     simulation = started(workers(2))
     status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
     exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
-    kill = ev.ClusterKill.OTHER if forced else None
+    kill = ClusterKill.OTHER if forced else None
     ended = ev.ContainerEnded(container="c-1", cause="taken back", blameless=forced, kill=kill)
     for event in (exited, ended)[::order]:
         simulation.app.handle(event, 5.0)
@@ -898,7 +898,7 @@ def test_cluster_or_node_end_a_container_for_its_memory(told: str) -> None:
     simulation = started(workers(2))
     status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM", tail=("its last line",))
     exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
-    ended = ev.ContainerEnded(container="c-1", cause="2g used, 1g allowed", kill=ev.ClusterKill.MEMORY_LIMIT)
+    ended = ev.ContainerEnded(container="c-1", cause="2g used, 1g allowed", kill=ClusterKill.MEMORY_LIMIT)
     events: dict[str, ev.Event] = {"report": exited, "end": ended}
     for name in told.split(", "):
         simulation.app.handle(events[name], 5.0)
@@ -916,7 +916,7 @@ def test_why_a_session_begins_is_corrected() -> None:
     simulation = started(workers(2, max_restarts=1))
     status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
     simulation.app.handle(ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0), 5.0)
-    simulation.app.handle(ev.ContainerEnded(container="c-1", cause="taken back", kill=ev.ClusterKill.OTHER), 5.0)
+    simulation.app.handle(ev.ContainerEnded(container="c-1", cause="taken back", kill=ClusterKill.OTHER), 5.0)
     status = ExitStatus(reason=ExitReason.STOPPED)
     actions = simulation.app.handle(ev.Exited(task=task("worker:1"), session=1, try_=1, status=status, at=5.0), 5.0)
     (opened,) = [action for action in actions if isinstance(action, act.OpenSession)]

@@ -17,6 +17,8 @@ from tony.core.policies.restart_policy import MAX_FREE_RESTARTS
 from tony.core.steps import node_exclusion
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.core.steps.executor_reports import STOP_CAUSE_WAIT_SECONDS
+from tony.model.diagnosis import FailureKind
+from tony.model.failure import ClusterKill
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import DistributedMode, RestartScope, RoleKind
@@ -227,7 +229,7 @@ def test_preemption_does_not_count_in_either_order_of_reports() -> None:
     for report_first in (True, False):
         simulation = started(workers(2))
         exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=OUTSIDE, at=1.0)
-        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, kill=ev.ClusterKill.OTHER)
+        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, kill=ClusterKill.PREEMPTED)
         simulation.executors.pop("c-1")
         simulation.containers.pop("c-1")
         simulation.now = 1.0
@@ -236,6 +238,8 @@ def test_preemption_does_not_count_in_either_order_of_reports() -> None:
             simulation.deliver(event)
         (verdict,) = made(simulation, act.ReportFailure)
         assert (verdict.decision, verdict.failure.cause, verdict.failure.blameless) == ("restart", "lost", True)
+        assert verdict.failure.diagnosis
+        assert verdict.failure.diagnosis.kind is FailureKind.PREEMPTION
         assert "not caused by the job" in verdict.reason
 
 
@@ -245,7 +249,7 @@ def test_failures_of_peers_during_a_preemption_do_not_count() -> None:
     for report_first in (True, False):
         simulation = started(workers(2))
         exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=OUTSIDE, at=1.0)
-        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, kill=ev.ClusterKill.OTHER)
+        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, kill=ClusterKill.PREEMPTED)
         simulation.executors.pop("c-1")
         simulation.containers.pop("c-1")
         simulation.now = 1.0

@@ -16,6 +16,7 @@ from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
+from tony.model.failure import ClusterKill
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
@@ -65,7 +66,7 @@ class Exits:
                 self._last[name] = found
                 if status.reason is ExitReason.MEMORY:
                     self.out_of_memory_roles.append(task.role)
-            case ev.ContainerEnded(container=container, kill=ev.ClusterKill.MEMORY_LIMIT):
+            case ev.ContainerEnded(container=container, kill=ClusterKill.MEMORY_LIMIT):
                 died = self._tasks.get(container, "")
                 last = self._last.get(died)
                 is_counted = last and last.session == self._session and last.status.reason is ExitReason.MEMORY

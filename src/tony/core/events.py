@@ -14,6 +14,7 @@ from typing import ClassVar, get_args
 
 from tony.core.deadline import Deadline
 from tony.model.actor import Actor
+from tony.model.failure import ClusterKill
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.program_exit import ExitStatus
@@ -164,13 +165,6 @@ class Exited(LoggedEvent):
     status: ExitStatus
     at: float
     exports: Mapping[str, str | None] = field(default_factory=dict)
-
-
-class ClusterKill(StrEnum):
-    """Why the cluster or the node killed a container."""
-
-    MEMORY_LIMIT = "memory-limit"
-    OTHER = "other"
 
 
 class EndConfirmation(StrEnum):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tony.core import sentences
 from tony.core.deadline import DeadlineKind
-from tony.core.events import ClusterKill, ContainerEnded, Stalled
+from tony.core.events import ContainerEnded, Stalled
 from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.diagnosis.failure_diagnosis import diagnose
@@ -15,6 +15,7 @@ from tony.model.actor import Actor
 from tony.model.diagnosis import Diagnosis, EvidenceLine, LineMeaning
 from tony.model.failure import (
     AllocationFacts,
+    ClusterKill,
     ContainerFacts,
     ContainerLoss,
     ExitFacts,
@@ -55,7 +56,9 @@ def failure_from_exit(state: State, task: Task, status: ExitStatus, end: Contain
     if status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         if end and end.kill is ClusterKill.MEMORY_LIMIT:
             return failure_from_memory_limit(state, task, end.cause, at, status)
-        facts = ContainerFacts(container=ContainerLoss.STOPPED, end=end.cause if end and end.kill else "")
+        facts = ContainerFacts(
+            container=ContainerLoss.STOPPED, end=end.cause if end and end.kill else "", kill=end.kill if end else None
+        )
         lost, blameless = FailureCause.LOST, end is not None and end.blameless
         return failure_from_task(state, task, lost, infrastructure, facts, at, status=status, blameless=blameless)
     refused = status.reason is ExitReason.REFUSED
@@ -104,10 +107,11 @@ def failure_from_memory_limit(
 
 
 def failure_from_loss(
-    state: State, task: Task, end: str, at: float, *, how: ContainerLoss = ContainerLoss.LOST, blameless: bool
+    state: State, task: Task, end: ContainerEnded | None, at: float, how: ContainerLoss = ContainerLoss.LOST
 ) -> Failure:
-    """Return the failure of a task whose container ended."""
-    facts = ContainerFacts(container=how, end=end)
+    """Return the failure of a task whose container ended; None: it is not known why."""
+    cause, kill, blameless = (end.cause, end.kill, end.blameless) if end else ("", None, False)
+    facts = ContainerFacts(container=how, end=cause, kill=kill)
     kind = FailureClass.INFRASTRUCTURE
     return failure_from_task(state, task, FailureCause.LOST, kind, facts, at, blameless=blameless)
 
@@ -143,7 +147,7 @@ def failure_from_task(
         tail=status.tail if status else (),
         log=f"logs/{LogName(*task.id, task.session, task.try_, ERR).file}" if ran else None,
         blameless=blameless,
-        diagnosis=diagnose(cause, status),
+        diagnosis=diagnose(cause, status, facts),
         step=status.step if status else None,
     )
 
@@ -221,5 +225,5 @@ def failure_from_job(
         reason=reason,
         session=session,
         at=at,
-        diagnosis=diagnose(cause, None),
+        diagnosis=diagnose(cause, None, facts),
     )

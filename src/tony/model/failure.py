@@ -82,6 +82,14 @@ class ExitFacts:
     exit_message: str
 
 
+class ClusterKill(StrEnum):
+    """Why the cluster or the node killed a container."""
+
+    MEMORY_LIMIT = "memory-limit"
+    PREEMPTED = "preempted"  #: its resources were needed for other work
+    OTHER = "other"
+
+
 class ContainerLoss(Enum):
     """How a container's end made a task fail."""
 
@@ -100,11 +108,13 @@ class ContainerFacts:
         container: what that meant for the program.
         end: why it ended, in the scheduler's words; empty until that is known.
         launches: containers that ended before the program was started.
+        kill: why the cluster killed it; None if it did not, or that is not known.
     """
 
     container: ContainerLoss
     end: str
     launches: int = 0
+    kill: ClusterKill | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,9 @@ from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, gang, job_finish, session_restart, task_exit
 from tony.core.steps.task_exit import is_bound
 from tony.core.transitions import TaskMove
+from tony.diagnosis.failure_diagnosis import diagnose
 from tony.model.failure import (
+    ClusterKill,
     ContainerFacts,
     ContainerLoss,
     Failure,
@@ -90,12 +92,13 @@ def _explain_external_stop(state: State, task: Task, end: ev.ContainerEnded) -> 
     for number, each in enumerate(state.failures):
         if each.task != task.id or each.facts != unexplained:
             continue
-        facts, cause, kind = replace(unexplained, end=end.cause), each.cause, each.failure_class
-        if end.kill is ev.ClusterKill.MEMORY_LIMIT:
-            facts = ContainerFacts(container=ContainerLoss.OUT_OF_MEMORY, end=end.cause)
+        facts, cause, kind = replace(unexplained, end=end.cause, kill=end.kill), each.cause, each.failure_class
+        if end.kill is ClusterKill.MEMORY_LIMIT:
+            facts = replace(facts, container=ContainerLoss.OUT_OF_MEMORY)
             cause, kind = FailureCause.MEMORY, FailureClass.USER
         reason = describe_failure(cause, facts, each.task, each.host)
-        better = replace(each, cause=cause, failure_class=kind, facts=facts, reason=reason)
+        found = replace(diagnose(cause, None, facts), evidence=each.diagnosis.evidence if each.diagnosis else ())
+        better = replace(each, cause=cause, failure_class=kind, facts=facts, reason=reason, diagnosis=found)
         state.failures[number] = better
         if isinstance(state.restart, RestartAfterFailure) and state.restart.failure is each:
             state.restart = replace(state.restart, failure=better)
@@ -181,7 +184,7 @@ def _handle_unconfirmed_exit(ctx: StepContext, container: GrantedContainer, even
     if container.intent is ContainerIntent.HELD:
         containers.mark_released(ctx, container)
     task.container_end = event
-    lost = failure_builders.failure_from_loss(state, task, event.cause, ctx.now, blameless=event.blameless)
+    lost = failure_builders.failure_from_loss(state, task, event, ctx.now)
     if task.state is TaskState.RUNNING and not task.is_classified:
         task_exit.on_failure(ctx, task, lost)
     if task.living:

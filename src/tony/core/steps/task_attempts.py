@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from tony.core import actions as act
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.events import ClusterKill
 from tony.core.reasons import ContainerLost, LaterAttempt, StopReason
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers
 from tony.core.transitions import JobMove, TaskMove
-from tony.model.failure import Failure
+from tony.model.failure import ClusterKill, Failure
 from tony.model.ids import TaskId
 from tony.model.setting_choices import RoleKind
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
@@ -119,7 +118,7 @@ def failure_from_loss(ctx: StepContext, task: Task) -> Failure | None:
     assert end is not None
     if end.kill is ClusterKill.MEMORY_LIMIT:
         return failure_builders.failure_from_memory_limit(state, task, end.cause, at)
-    return failure_builders.failure_from_loss(state, task, end.cause, at, blameless=end.blameless)
+    return failure_builders.failure_from_loss(state, task, end, at)
 
 
 def record_late_failure(state: State, task: Task, failure: Failure) -> None:

@@ -76,14 +76,13 @@ def handle_external_stop(ctx: StepContext, task: Task) -> None:
 
 def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> None:
     """Handle the end of a program whose failure was classified before."""
-    retried, end = task.retry_at is not None, task.container_end
+    retried = task.retry_at is not None
     if retried and _begin_retry(ctx, task, at):
         return
     task_attempts.end_attempt(ctx, task, move, at)
     if retried:
         how = ContainerLoss.NOT_RESTARTED
-        cause, blameless = (end.cause, end.blameless) if end else ("", False)
-        lost = failure_builders.failure_from_loss(ctx.state, task, cause, at, how=how, blameless=blameless)
+        lost = failure_builders.failure_from_loss(ctx.state, task, task.container_end, at, how)
         failure_handling.fail_task(ctx, task, lost)
     on_task_end(ctx, task)
 

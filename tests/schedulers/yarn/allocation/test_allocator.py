@@ -16,7 +16,7 @@ from tests.schedulers.yarn.fake_cluster import HDFS_TOKEN, SECRET, FakeCluster, 
 from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.fake_webhdfs import FakeFile, Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse
-from tony.core.events import ClusterKill, ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
+from tony.core.events import ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
 from tony.errors import AttemptLostError, AttemptSupersededError, SchedulerError
 from tony.hadoop.ids import parse_container_id
 from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
@@ -33,6 +33,7 @@ from tony.hadoop.wire.yarn_records import (
     NodeState,
 )
 from tony.history.job_record import build_pending_report, write_summary
+from tony.model.failure import ClusterKill
 from tony.model.job_report import JobReport
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.states import JobState

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tony.core.events import ClusterKill
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeId, NodeReport, NodeState
+from tony.model.failure import ClusterKill
 from tony.schedulers.yarn.allocation.exit_reasons import (
     explain_exit,
     find_kill,
@@ -183,6 +183,7 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
     assert is_blameless(status) is blameless
     assert (find_kill(status) is not None) is (-200 < code < 0 or code == -1000)
     assert (find_kill(status) is ClusterKill.MEMORY_LIMIT) is (code in (-104, -103))
+    assert (find_kill(status) is ClusterKill.PREEMPTED) is (code in (-102, -108))
     assert find_missing_python_message(status) == ""
 
 

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tony.core.events import ClusterKill, ContainerEnded, Event, Granted, Unsatisfiable
+from tony.core.events import ContainerEnded, Event, Granted, Unsatisfiable
 from tony.linux import process
+from tony.model.failure import ClusterKill
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, KnownContainer, Sink
 from tony.schedulers.client_interface import PreparedJob

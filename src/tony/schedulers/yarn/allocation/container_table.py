@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
 
-from tony.core.events import ClusterKill, ContainerEnded, EndConfirmation, Event, Granted
+from tony.core.events import ContainerEnded, EndConfirmation, Event, Granted
 from tony.errors import SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.errors import HadoopError
@@ -28,6 +28,7 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.nm_client import NodeClients
+from tony.model.failure import ClusterKill
 from tony.schedulers.yarn.allocation import exit_reasons
 
 #: Seconds to wait for the last containers to end.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from tony.core.events import ClusterKill
 from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.yarn_records import (
     NOT_THE_PROGRAM,
@@ -14,6 +13,7 @@ from tony.hadoop.wire.yarn_records import (
     YarnExitStatus,
     exit_status,
 )
+from tony.model.failure import ClusterKill
 from tony.units import format_duration
 
 #: `... beyond the 'PHYSICAL' memory limit. Current usage: 173.1 MB of 128 MB physical memory used; ...`
@@ -111,6 +111,8 @@ def find_kill(status: ContainerStatus) -> ClusterKill | None:
     known = exit_status(status.exit_status)
     if known in (YarnExitStatus.KILLED_EXCEEDED_PMEM, YarnExitStatus.KILLED_EXCEEDED_VMEM):
         return ClusterKill.MEMORY_LIMIT
+    if known in (YarnExitStatus.PREEMPTED, YarnExitStatus.KILLED_BY_CONTAINER_SCHEDULER):
+        return ClusterKill.PREEMPTED
     return None if known is None else ClusterKill.OTHER
 
 
