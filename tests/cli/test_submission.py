@@ -255,10 +255,7 @@ class TestRun:
             (["-n", "0", "--", "x"], "must be a whole number, at least 1"),
             (["-n", "2"], "COMMAND"),
             (["--source", "nowhere", "--", "x"], "nowhere"),
-            (
-                ["-n", "2", "python3", "-c", "1"],
-                "no such option '-c'. Put the command after `--`: tony",
-            ),
+            (["-c", "1", "--", "x"], "no such option '-c'"),
             (["--gpu", "1", "--", "x"], "no such option '--gpu'. Did you mean '--gpus'?\n"),
         ],
     )

@@ -22,7 +22,8 @@ def command(job: str, tail: int | None, as_json: bool) -> int:
     """Follow JOB to its end, as `tony submit` does after the submission.
 
     Prints its output from the beginning, or with --tail the end of it. Of a job that has ended, print the final report.
-    Exit codes and Ctrl-C as with `tony submit`.
+    Exit codes as with `tony submit`. On a terminal Ctrl-C asks whether to stop the job or to detach from it; elsewhere
+    it stops the job (setting on_interrupt). To watch only: tony logs JOB --follow.
     """
     home, name = job_id(job)
     report = load_report(home, name)

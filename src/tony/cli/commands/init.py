@@ -40,8 +40,8 @@ def command(folder: str, framework: str) -> None:
     existing = [name for name in (JOB_FILE, PROGRAM) if os.path.lexists(place / name)]
     if existing:
         raise UserError(
-            f"{' and '.join(str(place / name) for name in existing)} exists already, and is not overwritten. Name "
-            "another folder: tony init FOLDER"
+            f"not overwritten: {' and '.join(str(place / name) for name in existing)}. Name another folder: "
+            "tony init FOLDER"
         )
     starter = STARTER_JOBS[framework]
     with explain_os_error(f"write into {place}", place):

@@ -75,7 +75,7 @@ def purge(
 ) -> None:
     """Delete or move the history of old jobs; without --apply, list them only.
 
-    Jobs that have not ended are kept, and so are pinned ones (see `tony pin`).
+    Jobs that have not ended, or within the last ten minutes, are kept, and so are pinned ones (see `tony pin`).
     """
     if age is None and jobs is None and size is None:
         raise UserError("specify which jobs to delete: --older-than 90d, --keep 1000 or --keep-size 100g")
@@ -117,14 +117,14 @@ def _show(store: FileStore, found: RetentionPlan, removed: list[RemovedRecord] |
         verb = f"would move to {to}" if to else "would be deleted"
         free = f", {format_size(found.size)}" if found.going else ""
         say(f"{format_count(len(found.going), 'job')} of {store.address} {verb}{free}; {kept}.")
-        if found.going:
-            say("Nothing was changed: add --apply.")
-        elif found.stays:
-            say("Jobs are always kept for ten minutes after their end.")
-        return
-    size = format_size(sum(removal.record.size for removal in removed))
-    done = f"moved to {to}" if to else "deleted"
-    say(f"{format_count(len(removed), 'job')} of {store.address} {done}, {size}; {kept}.")
+    else:
+        size = format_size(sum(removal.record.size for removal in removed))
+        done = f"moved to {to}" if to else "deleted"
+        say(f"{format_count(len(removed), 'job')} of {store.address} {done}, {size}; {kept}.")
+    if removed is None and found.going:
+        say("Nothing was changed: add --apply.")
+    elif found.stays:
+        say("Jobs are always kept for ten minutes after their end.")
 
 
 def _describe_kept(found: RetentionPlan) -> str:

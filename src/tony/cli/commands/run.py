@@ -58,22 +58,7 @@ class FrameworkOption(click.Option):
         return super().get_help_record(ctx)
 
 
-class RunCommand(click.Command):
-    """A command that explains the `--` before the user command."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; without `--`, the options of the user command are unknown ones here."""
-        divided = "--" in args
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if divided:
-                raise
-            where = "Put the command after `--`: tony run [OPTIONS] -- COMMAND..."
-            raise click.UsageError(f"{error.format_message()} {where}", ctx) from None
-
-
-@click.command("run", cls=RunCommand, context_settings={"ignore_unknown_options": False})
+@click.command("run", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-n", "--instances", type=Count(1), help="Number of workers (tasks of the role `worker`).")
 @click.option(
@@ -143,8 +128,8 @@ def command(
     tony run --nproc-per-node 4 --framework pytorch -- python train.py    four ranks in one folder, like torchrun
     tony run -n 2 --role ps=1,memory=512m --framework tensorflow -- python train.py
 
-    COMMAND is executed unchanged, without a shell; for a pipe or a variable write: bash -c '...'. Exit codes and Ctrl-C
-    as with `tony submit`.
+    COMMAND is executed unchanged, without a shell; for a pipe or a variable write: bash -c '...'. Options of tony come
+    first: all words after the first one of COMMAND are the program's. Exit codes and Ctrl-C as with `tony submit`.
     """
     all_of_each = {"memory": memory, "vcores": vcores, "gpus": gpus, "procs_per_task": procs_per_task}
     each = {key: value for key, value in all_of_each.items() if value is not None}
