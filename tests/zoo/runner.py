@@ -53,7 +53,17 @@ def main() -> int:
     print(f"\n{time.monotonic() - start:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processors")
     if not chosen.names:
         written = RESULTS_ON_YARN if chosen.yarn else RESULTS
-        written.write_text("\n".join(["# Results of the failure zoo", "", "Written by `make zoo`.", *text]) + "\n")
+        written.write_text(
+            "\n".join(
+                [
+                    "# Results of the failure zoo",
+                    "",
+                    f"Written by `make {'zoo-on-yarn' if chosen.yarn else 'zoo'}`.",
+                    *text,
+                ]
+            )
+            + "\n"
+        )
     return 1 if unexplained else 0
 
 
