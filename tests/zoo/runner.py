@@ -52,18 +52,9 @@ def main() -> int:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"\n{time.monotonic() - start:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processors")
     if not chosen.names:
-        written = RESULTS_ON_YARN if chosen.yarn else RESULTS
-        written.write_text(
-            "\n".join(
-                [
-                    "# Results of the failure zoo",
-                    "",
-                    f"Written by `make {'zoo-on-yarn' if chosen.yarn else 'zoo'}`.",
-                    *text,
-                ]
-            )
-            + "\n"
-        )
+        written, target = (RESULTS_ON_YARN, "zoo-on-yarn") if chosen.yarn else (RESULTS, "zoo")
+        heading = ["# Results of the failure zoo", "", f"Written by `make {target}`."]
+        written.write_text("\n".join([*heading, *text]) + "\n")
     return 1 if unexplained else 0
 
 
