@@ -143,15 +143,18 @@ class Metrics:
         )
 
     def read_role_series(
-        self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = DEFAULT_POINTS
+        self,
+        role: str | None,
+        name: str,
+        since: float | None = None,
+        until: float | None = None,
+        most: int = DEFAULT_POINTS,
     ) -> RolePoints:
-        """Return one series aggregated over all tasks of a role, in at most `most` buckets."""
-        role_tasks = {known.number: known for known in self._tasks.values() if known.role == role}
-        if not role_tasks or name not in self._series:
-            return RolePoints(role=role, series=name, every=1.0)
-        rows = [row for row in self._task_means(name) if row[0] in role_tasks]
+        """Return one series aggregated over all tasks of a role, or of the job, in at most `most` buckets."""
+        role_tasks = {known.number: known for known in self._tasks.values() if role in (None, known.role)}
+        rows = [row for row in self._task_means(name) if row[0] in role_tasks] if name in self._series else []
         if not rows:
-            return RolePoints(role=role, series=name, every=1.0)
+            return RolePoints(role=role or "", series=name, every=1.0)
         low = min(chunk * role_tasks[number].width for number, chunk, _ in rows) * layout.CHUNK
         high = max((chunk + 1) * role_tasks[number].width for number, chunk, _ in rows) * layout.CHUNK
         low, high = low if since is None else max(low, since), high if until is None else min(high, until)
@@ -162,7 +165,7 @@ class Metrics:
             rows, {number: known.width for number, known in role_tasks.items()}, width, since, until
         )
         names = {known.number: task for task, known in self._tasks.items()}
-        return build_role_points(role, name, width, columns, names)
+        return build_role_points(role or "", name, width, columns, names)
 
     def read_newest(self) -> Mapping[str, Mapping[str, float]]:
         """Return task -> series -> newest mean, for all tasks."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from tony.model.value_class import value_class
 from tony.units import Unit
@@ -25,46 +26,82 @@ MAX_POINTS = 240
 _DEVICE = re.compile(r"gpu(\d{1,3})\.(.+)")
 
 
+class MetricGroup(StrEnum):
+    """What a metric is about; pages show the groups in this order."""
+
+    PROGRAM = "Reported by the program"
+    PROGRESS = "Progress"
+    GPU = "GPU"
+    CPU = "CPU"
+    MEMORY = "Memory"
+    TRANSFER = "Disk and network"
+
+
 @dataclass(frozen=True, slots=True)
 class MetricSeries:
     """One metric.
 
     Attributes:
+        title: heading of its chart.
         what: description, one line.
         of_host: measured for the whole host or network namespace, not for the program alone.
     """
 
     name: str
+    title: str
     unit: Unit
     what: str
+    group: MetricGroup
     of_host: bool = False
 
 
 _OF_PROGRAM = (
-    MetricSeries("cpu", Unit.CORES, "CPU cores used by the program and its child processes"),
-    MetricSeries("rss", Unit.BYTES, "resident memory (RSS); shared pages count once per process"),
-    MetricSeries("pss", Unit.BYTES, "resident memory (PSS); shared pages are divided among processes"),
-    MetricSeries("threads", Unit.COUNT, "of the program and its child processes"),
-    MetricSeries("files", Unit.COUNT, "open file descriptors: files, sockets, pipes"),
-    MetricSeries("disk-read", Unit.BYTES_PER_SECOND, "read from disks"),
-    MetricSeries("disk-write", Unit.BYTES_PER_SECOND, "written to disks"),
-    MetricSeries("major-faults", Unit.PER_SECOND, "page faults that read from disk"),
-    MetricSeries("throttled", Unit.SHARE, "time throttled by the CPU limit"),
-    MetricSeries("oom-kills", Unit.COUNT, "OOM kills (total)"),
-    MetricSeries("net-in", Unit.BYTES_PER_SECOND, "received by the whole host", of_host=True),
-    MetricSeries("net-out", Unit.BYTES_PER_SECOND, "sent by the whole host", of_host=True),
-    MetricSeries("step", Unit.COUNT, "last one reported by the program"),
-    MetricSeries("total", Unit.COUNT, "number of steps, reported by the program"),
+    MetricSeries("cpu", "CPU", Unit.CORES, "CPU cores used by the program and its child processes", MetricGroup.CPU),
+    MetricSeries(
+        "rss",
+        "Memory (RSS)",
+        Unit.BYTES,
+        "resident memory (RSS); shared pages count once per process",
+        MetricGroup.MEMORY,
+    ),
+    MetricSeries(
+        "pss",
+        "Memory (PSS)",
+        Unit.BYTES,
+        "resident memory (PSS); shared pages are divided among processes",
+        MetricGroup.MEMORY,
+    ),
+    MetricSeries("threads", "Threads", Unit.COUNT, "of the program and its child processes", MetricGroup.CPU),
+    MetricSeries("disk-read", "Disk reads", Unit.BYTES_PER_SECOND, "read from disks", MetricGroup.TRANSFER),
+    MetricSeries("disk-write", "Disk writes", Unit.BYTES_PER_SECOND, "written to disks", MetricGroup.TRANSFER),
+    MetricSeries(
+        "major-faults", "Major page faults", Unit.PER_SECOND, "page faults that read from disk", MetricGroup.MEMORY
+    ),
+    MetricSeries("throttled", "CPU throttling", Unit.SHARE, "time throttled by the CPU limit", MetricGroup.CPU),
+    MetricSeries("oom-kills", "OOM kills", Unit.COUNT, "OOM kills (total)", MetricGroup.MEMORY),
+    MetricSeries(
+        "net-in", "Network in", Unit.BYTES_PER_SECOND, "received by the whole host", MetricGroup.TRANSFER, of_host=True
+    ),
+    MetricSeries(
+        "net-out", "Network out", Unit.BYTES_PER_SECOND, "sent by the whole host", MetricGroup.TRANSFER, of_host=True
+    ),
+    MetricSeries(
+        "files", "Open files", Unit.COUNT, "open file descriptors: files, sockets, pipes", MetricGroup.TRANSFER
+    ),
+    MetricSeries("step", "Step", Unit.COUNT, "last one reported by the program", MetricGroup.PROGRESS),
+    MetricSeries("total", "Total steps", Unit.COUNT, "number of steps, reported by the program", MetricGroup.PROGRESS),
 )
 _OF_DEVICE = (
-    MetricSeries("util", Unit.SHARE, "utilization of the device"),
-    MetricSeries("memory", Unit.BYTES, "device memory in use"),
-    MetricSeries("memory-total", Unit.BYTES, "device memory"),
-    MetricSeries("power", Unit.WATT, "power drawn"),
-    MetricSeries("clock", Unit.HERTZ, "clock of its processors (SM)"),
-    MetricSeries("temperature", Unit.CELSIUS, "temperature"),
-    MetricSeries("ecc", Unit.COUNT, "uncorrectable memory errors (total)"),
-    MetricSeries("xid", Unit.COUNT, "errors reported by the driver (Xid, total)"),
+    MetricSeries("util", "utilization", Unit.SHARE, "utilization of the device", MetricGroup.GPU),
+    MetricSeries("memory", "memory", Unit.BYTES, "device memory in use", MetricGroup.GPU),
+    MetricSeries("memory-total", "total memory", Unit.BYTES, "device memory", MetricGroup.GPU),
+    MetricSeries("power", "power", Unit.WATT, "power drawn", MetricGroup.GPU),
+    MetricSeries("clock", "clock", Unit.HERTZ, "clock of its processors (SM)", MetricGroup.GPU),
+    MetricSeries("temperature", "temperature", Unit.CELSIUS, "temperature", MetricGroup.GPU),
+    MetricSeries("ecc", "memory errors (ECC)", Unit.COUNT, "uncorrectable memory errors (total)", MetricGroup.GPU),
+    MetricSeries(
+        "xid", "driver errors (Xid)", Unit.COUNT, "errors reported by the driver (Xid, total)", MetricGroup.GPU
+    ),
 )
 #: By name; of devices by what follows the dot.
 PROGRAM: Mapping[str, MetricSeries] = {series.name: series for series in _OF_PROGRAM}
@@ -78,9 +115,10 @@ def series_of(name: str) -> MetricSeries | None:
     device = _DEVICE.fullmatch(name)
     if device and device[2] in DEVICE:
         of = DEVICE[device[2]]
-        return MetricSeries(name, of.unit, f"device {device[1]}: {of.what}")
-    if find_program_name(name) is not None and NAME.fullmatch(name):
-        return MetricSeries(name, Unit.NONE, "reported by the program")
+        return MetricSeries(name, f"GPU {device[1]} {of.title}", of.unit, f"device {device[1]}: {of.what}", of.group)
+    reported = find_program_name(name)
+    if reported is not None and NAME.fullmatch(name):
+        return MetricSeries(name, reported, Unit.NONE, "reported by the program", MetricGroup.PROGRAM)
     return None
 
 
