@@ -10,7 +10,8 @@ from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, 
 from tony.cli.text.metric_values import NOTHING, draw_sparkline, format_measure, format_progress
 from tony.cli.text.status_text import format_live_headline
 from tony.control_characters import escape
-from tony.jobs.job_metrics import Reports, find_last_value, find_task_progress
+from tony.jobs.job_metrics import Reports, find_last_value
+from tony.jobs.task_use import TaskUse, find_task_use
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.metric_definitions import Points
@@ -69,35 +70,38 @@ def list_top_series(spec: JobSpec) -> tuple[str, ...]:
 
 def build_rows(report: JobReport, spec: JobSpec, measured: Iterable[Points], reports: Reports) -> list[TopRow]:
     """Return a row for each task with its last metrics; a task that is not running has only its progress."""
-    progress = find_task_progress(reports, report)
     of: dict[str, dict[str, Points]] = {}
     for points in measured:
-        of.setdefault(points.task, {})[points.series] = points
+        if points.mean:
+            of.setdefault(points.task, {})[points.series] = points
+    newest = {
+        task: {name: value for name, points in found.items() if (value := find_last_value(points)) is not None}
+        for task, found in of.items()
+    }
+    uses = find_task_use(report, newest, reports)
     limits = {name: role.resources.memory for name, role in spec.effective_roles.items()}
     return [
         _build_row(
             task,
             of.get(task.task, {}) if task.pid is not None or report.state.ended else {},
             limits.get(task.role, 0),
-            progress.get(task.task),
+            uses[task.task],
         )
         for task in report.tasks
     ]
 
 
-def _build_row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: TaskProgress | None) -> TopRow:
-    devices = [points for name, points in shown.items() if name.startswith("gpu")]
-    utils = [points for points in devices if points.series.endswith(".util") and points.mean]
-    memories = [points.mean[-1] for points in devices if points.series.endswith(".memory") and points.mean]
+def _build_row(task: TaskReport, shown: Mapping[str, Points], limit: int, use: TaskUse) -> TopRow:
+    utils = [points for name, points in shown.items() if name.startswith("gpu") and name.endswith(".util")]
     return TopRow(
         task=task.task,
         state=task.state.value,
-        cpu=find_last_value(shown.get("cpu")),
-        rss=find_last_value(shown.get("rss")),
+        cpu=use.cpu,
+        rss=use.rss,
         limit=limit,
-        gpu=sum(points.mean[-1] for points in utils) / len(utils) if utils else None,
-        gpu_memory=sum(memories) if memories else None,
-        progress=progress,
+        gpu=use.gpu,
+        gpu_memory=use.gpu_memory,
+        progress=use.progress,
         cpus=shown["cpu"].mean if "cpu" in shown else (),
         rsss=shown["rss"].mean if "rss" in shown else (),
         gpus=[sum(values) / len(values) for values in zip(*(points.mean for points in utils), strict=False)],
