@@ -260,10 +260,14 @@ def test_the_pending_reason_of_a_restart() -> None:
     assert shown.failure
     assert shown.failure.task == task("worker:0")
     assert shown.session_reason == ""
+    assert shown.previous_failure is None
     simulation.exit(task("worker:1"), OK)
     simulation.run()
-    reason = seen(simulation).session_reason
+    restarted = seen(simulation)
+    reason = restarted.session_reason
     assert reason == shown.restarting != ""
+    assert restarted.failure is None
+    assert restarted.previous_failure == shown.failure
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
     simulation.exit(task("worker:1"), OK)

@@ -9,6 +9,7 @@ from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import select_counted_restarts
+from tony.core.reasons import RestartAfterFailure, RestartReason
 from tony.core.sentences import (
     describe_note,
     describe_restart,
@@ -17,6 +18,7 @@ from tony.core.sentences import (
     describe_unfinished,
 )
 from tony.core.state import RoleState, State, Task
+from tony.model.failure import Failure
 from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
 from tony.model.job_spec import GIB
@@ -97,6 +99,7 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         unfinished="" if silent else describe_unfinished(state),  # both would name the same tasks
         restarts=_build_restarts(state, now),
         session_reason=describe_restart(state.session_reason) if state.session_reason else "",
+        previous_failure=_find_failure(state.session_reason),
         restarting=describe_restart(state.restart) if state.restart and state.job is JobState.RESTARTING else "",
         sizes=tuple(_build_role_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
         queue=state.spec.queue,
@@ -105,6 +108,10 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         viewers=state.spec.viewers,
         editors=state.spec.editors,
     )
+
+
+def _find_failure(reason: RestartReason | None) -> Failure | None:
+    return reason.failure if isinstance(reason, RestartAfterFailure) else None
 
 
 def _find_silence(live: Live) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from tony.model.diagnosis import EvidenceLine, FailureKind
-from tony.model.failure import FailureCause, FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
@@ -74,9 +74,13 @@ class RootCause:
 
 def build_root_cause(report: JobReport) -> RootCause | None:
     """Return why a job failed, or what failed last while it runs; None if nothing failed."""
-    failure = report.failure
-    if failure is None or report.state is JobState.SUCCEEDED:
+    if report.failure is None or report.state is JobState.SUCCEEDED:
         return None
+    return describe_root_cause(report.failure)
+
+
+def describe_root_cause(failure: Failure) -> RootCause:
+    """Return why a failure happened."""
     found = failure.diagnosis
     kind = found.kind if found else _KINDS_OF_CLASSES[failure.failure_class]
     lines = found.evidence if found else ()

@@ -119,6 +119,7 @@ class JobReport:
         unfinished: which tasks the job still waits for once another one has succeeded, one sentence; else empty.
         restarts: number of restarts; None before any.
         session_reason: why the current session was started; empty if it is the first.
+        previous_failure: the failure after which the current session was started; None if there was none.
         restarting: why the next session is started and whether it counts against max_restarts; empty unless the job is
             restarting.
         queue: the job's queue; empty if it names none.
@@ -151,6 +152,7 @@ class JobReport:
     viewers: tuple[str, ...] = ()
     editors: tuple[str, ...] = ()
     session_reason: str = ""
+    previous_failure: Failure | None = None
     unfinished: str = ""
 
     @property
