@@ -140,6 +140,7 @@ def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
             "ended": summary.get("ended"),
             "exit_code": summary.get("exit_code"),
             "reason": failure.get("reason", ""),
+            "error_line": _find_error_line(failure),
             "failure_class": failure.get("failure_class"),
             "cause": failure.get("cause", ""),
             "sessions": summary.get("session", 0),
@@ -151,6 +152,14 @@ def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
         return from_plain(JobHead, plain)
     except DecodeError as error:
         raise RecordError(f"{folder.path} is not a valid job directory: {error}") from error
+
+
+def _find_error_line(failure: Mapping[str, Json]) -> str:
+    """Return the line of output that proves a failure, as `Failure.error_line` does; empty if there is none."""
+    evidence = _mapping(failure, "diagnosis").get("evidence")
+    first = evidence[0] if isinstance(evidence, list) and evidence else None
+    text = first.get("text") if isinstance(first, Mapping) else None
+    return text if isinstance(text, str) else ""
 
 
 def _labels_and_permissions(spec: Mapping[str, Json]) -> dict[str, Json]:

@@ -213,6 +213,12 @@ class Failure:
     step: float | None = None
 
     @property
+    def error_line(self) -> str:
+        """Return the line of output that proves the failure; empty if there is none."""
+        evidence = self.diagnosis.evidence if self.diagnosis else ()
+        return evidence[0].text if evidence else ""
+
+    @property
     def error_at(self) -> float:
         """Return when the program printed its decisive line, or ended; seconds since the job was accepted."""
         evidence = self.diagnosis.evidence if self.diagnosis else ()

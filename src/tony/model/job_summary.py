@@ -17,6 +17,7 @@ class JobHead:
         submitted, ended: seconds since 1970.
         tasks: number of tasks; None if only its scheduler knows the job.
         reason: why it failed, one sentence; empty otherwise.
+        error_line: the line of output that proves it; empty if there is none.
         cause: the stable word for it, as in `Failure`; empty otherwise.
         queue: its scheduler's queue; empty if the job names none.
         sessions: number of sessions started; restarts: number of restarts, including those of single tasks.
@@ -38,6 +39,7 @@ class JobHead:
     ended: float | None = None
     exit_code: int | None = None
     reason: str = ""
+    error_line: str = ""
     queue: str = ""
     tags: tuple[str, ...] = ()
     failure_class: FailureClass | None = None
@@ -67,6 +69,7 @@ def head_of_report(report: JobReport) -> JobHead:
         ended=report.ended,
         exit_code=report.exit_code,
         reason=failure.reason if failure else "",
+        error_line=failure.error_line if failure else "",
         queue=report.queue,
         tags=report.tags,
         failure_class=failure.failure_class if failure else None,

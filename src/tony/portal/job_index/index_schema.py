@@ -58,7 +58,7 @@ _INDEXES = "create index job_place on job (place, ended);" + "".join(
     for column, where in SORTED.items()
 )
 #: Increase it when `collect_words`, `mark`, `build_searched_text` or the writer change what is stored of a job.
-_CONTENT_VERSION = 1
+_CONTENT_VERSION = 2
 #: An index with other tables or values is recreated.
 _VERSION = crc32(f"{_TABLES}{_INDEXES}{HEAD_FIELDS}{_CONTENT_VERSION}".encode()) >> 1
 #: Raised for text in a damaged file, or in SQLite's message about it, that cannot be decoded.
@@ -161,7 +161,8 @@ def mark(number: int) -> str:
 
 def build_searched_text(head: JobHead) -> str:
     """Return the searchable text of a job."""
-    return "\n".join((head.job, head.name, head.user, *head.tags, head.damaged or head.reason)).replace(_MARK, " ")
+    sentences = (head.damaged,) if head.damaged else (head.reason, head.error_line)
+    return "\n".join((head.job, head.name, head.user, *head.tags, *sentences)).replace(_MARK, " ")
 
 
 def build_expression(text: str, marks: Iterable[str]) -> str:

@@ -30,7 +30,7 @@ _MAX_MILLISECONDS = 100_000_000_000_000
 #: Maximum characters kept of names, and of messages.
 _MAX_NAME_CHARACTERS = 200
 _MAX_REASON_CHARACTERS = 500
-_SENTENCES = ("reason", "damaged")
+_SENTENCES = ("reason", "error_line", "damaged")
 #: Maximum tags of one job, and users or groups in its permissions.
 _MAX_TAGS = 100
 #: Cached numbers of values.
