@@ -1,9 +1,9 @@
-"""Comparison of two jobs: their settings, results, goodput and metrics."""
+"""Comparison of two jobs or more: their settings, results, goodput and metrics."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -51,7 +51,7 @@ class MetricDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedJob:
-    """The result of one of the two jobs; unknown numbers are None.
+    """The result of one of the jobs; unknown numbers are None.
 
     Attributes:
         took: seconds; so far, for a running job.
@@ -91,16 +91,74 @@ class Comparison:
     measures: tuple[MetricDifference, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingValues:
+    """A setting that differs among jobs; None where a job does not have it."""
+
+    key: str
+    values: tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricMedians:
+    """One series of one role: the median of its tasks' means in each job; None if unknown."""
+
+    role: str
+    series: str
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsComparison:
+    """A comparison of several jobs.
+
+    Attributes:
+        settings: those that differ; None if those of one job are unknown.
+        same: number of equal settings.
+        measures: those that are not zero in all jobs.
+    """
+
+    jobs: tuple[ComparedJob, ...]
+    settings: tuple[SettingValues, ...] | None
+    same: int
+    measures: tuple[MetricMedians, ...]
+
+
 async def compare_jobs(a: DirectoryJobView, b: DirectoryJobView) -> Comparison:
     """Compare two jobs; a part that cannot be read counts as unknown.
 
     Raises:
         TonyError: the status of a job is unknown.
     """
-    jobs = await _summarize(a), await _summarize(b)
-    settings, same = _compare_settings(await _load_settings(a), await _load_settings(b))
-    measures = _compare_metrics(await _load_medians(a), await _load_medians(b))
-    return Comparison(a=jobs[0], b=jobs[1], settings=settings, same=same, measures=measures)
+    found = await compare_several_jobs((a, b))
+    settings = found.settings
+    return Comparison(
+        a=found.jobs[0],
+        b=found.jobs[1],
+        settings=None
+        if settings is None
+        else tuple(SettingDifference(key=each.key, a=each.values[0], b=each.values[1]) for each in settings),
+        same=found.same,
+        measures=tuple(
+            MetricDifference(role=each.role, series=each.series, a=each.values[0], b=each.values[1])
+            for each in found.measures
+        ),
+    )
+
+
+async def compare_several_jobs(views: Sequence[DirectoryJobView]) -> JobsComparison:
+    """Compare jobs; a part that cannot be read counts as unknown.
+
+    Raises:
+        TonyError: the status of a job is unknown.
+    """
+    settings, same = _compare_settings([await _load_settings(view) for view in views])
+    return JobsComparison(
+        jobs=tuple([await _summarize(view) for view in views]),
+        settings=settings,
+        same=same,
+        measures=_compare_metrics([await _load_medians(view) for view in views]),
+    )
 
 
 async def _return_none_on_error(part: Awaitable[T | None]) -> T | None:
@@ -140,27 +198,24 @@ async def _load_medians(view: DirectoryJobView) -> Mapping[tuple[str, str], floa
     return await _return_none_on_error(view.query_metrics(_compute_task_medians)) or {}
 
 
-def _compare_settings(
-    a: Mapping[str, Value] | None, b: Mapping[str, Value] | None
-) -> tuple[tuple[SettingDifference, ...] | None, int]:
-    if a is None or b is None:
+def _compare_settings(found: Sequence[Mapping[str, Value] | None]) -> tuple[tuple[SettingValues, ...] | None, int]:
+    jobs = [each for each in found if each is not None]
+    if len(jobs) < len(found):
         return None, 0
-    keys = dict.fromkeys((*a, *b))
-    differ = [key for key in keys if (a[key][0] if key in a else None) != (b[key][0] if key in b else None)]
-    found = tuple(SettingDifference(key=key, a=a.get(key), b=b.get(key)) for key in differ)
-    return found, len(keys) - len(found)
+    keys = list(dict.fromkeys(key for each in jobs for key in each))
+    rows = [SettingValues(key=key, values=tuple(each.get(key) for each in jobs)) for key in keys]
+    differ = tuple(row for row in rows if len({value and value[0] for value in row.values}) > 1)
+    return differ, len(keys) - len(differ)
 
 
-def _compare_metrics(
-    a: Mapping[tuple[str, str], float], b: Mapping[tuple[str, str], float]
-) -> tuple[MetricDifference, ...]:
-    roles = dict.fromkeys(role for role, _ in (*a, *b))
-    names = sort_series({name for _, name in (*a, *b)})
+def _compare_metrics(found: Sequence[Mapping[tuple[str, str], float]]) -> tuple[MetricMedians, ...]:
+    roles = dict.fromkeys(role for each in found for role, _ in each)
+    names = sort_series({name for each in found for _, name in each})
     return tuple(
-        MetricDifference(role=role, series=name, a=a.get((role, name)), b=b.get((role, name)))
+        MetricMedians(role=role, series=name, values=tuple(each.get((role, name)) for each in found))
         for role in roles
         for name in names
-        if a.get((role, name)) or b.get((role, name))
+        if any(each.get((role, name)) for each in found)
     )
 
 
