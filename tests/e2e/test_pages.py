@@ -130,7 +130,8 @@ def test_a_failure_is_found_and_understood_in_three_clicks(stage: Stage) -> None
     """From the first page: what failed, why, on which line, and all that it printed."""
     with stage.browsing.page(stage.base) as page:
         page.goto("/")
-        expect(page.get_by_role("row", name="reads <b>digits</b>")).to_contain_text("worker:1: exit code 3")
+        row = page.get_by_role("row", name="reads <b>digits</b>")
+        expect(row).to_contain_text("FileNotFoundError: no such file: '/data/digits.csv'")
         page.get_by_role("link", name="reads <b>digits</b>").click()
         failure = page.get_by_role("region", name="Root cause")
         expect(failure).to_contain_text("worker:1: exit code 3")
@@ -229,15 +230,21 @@ def test_a_job_is_controlled_and_its_page_follows(stage: Stage) -> None:
     )
     stage.lab.wait_output(job, "main:0", "waiting")
     with stage.browsing.page(stage.base) as page:
-        page.on("dialog", lambda dialog: dialog.accept())
         page.goto(f"/job/{job}/task/main:0")
         page.get_by_role("button", name="Capture").click()
         expect(page.locator("[data-control] pre.log")).to_contain_text("waits_for_ever", timeout=TIMEOUT_SECONDS)
         page.goto(f"/job/{job}")
         expect(page.locator("h1 .badge")).to_have_text("running")
         page.get_by_role("button", name="Restart session").click()
+        asked = page.get_by_role("dialog", name="Restart this session?")
+        asked.get_by_role("button", name="Restart session").click()
         expect(page.locator("dl.facts")).to_contain_text("1 that did not count", timeout=TIMEOUT_SECONDS)
         page.get_by_role("button", name="Stop job").click()
+        asked = page.get_by_role("dialog", name="Stop this job?")
+        asked.get_by_role("button", name="Cancel").click()
+        expect(asked).to_be_hidden()
+        page.get_by_role("button", name="Stop job").click()
+        asked.get_by_role("button", name="Stop job").click()
         expect(page.locator("h1 .badge")).to_have_text("killed", timeout=TIMEOUT_SECONDS)
         page.goto(f"/job/{job}/events")
         for what in ("stacks", "restart", "kill"):
@@ -272,6 +279,44 @@ def test_the_keyboard_reaches_everything(stage: Stage) -> None:
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
 
 
+def test_keys_search_move_and_explain_themselves(stage: Stage) -> None:
+    """Not in a field where they are letters."""
+    with stage.browsing.page(stage.base) as page:
+        page.goto("/")
+        page.keyboard.press("j")
+        first = page.locator("table a.name").first
+        expect(first).to_be_focused()
+        page.keyboard.press("j")
+        expect(page.locator("table a.name").nth(1)).to_be_focused()
+        page.keyboard.press("k")
+        expect(first).to_be_focused()
+        page.keyboard.press("?")
+        keys = page.get_by_role("dialog", name="Keyboard")
+        expect(keys).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(keys).to_be_hidden()
+        page.keyboard.press("/")
+        page.keyboard.type("j?/k")
+        expect(page.get_by_label("Search")).to_have_value("j?/k")
+        expect(keys).to_be_hidden()
+
+
+def test_chosen_jobs_are_compared_in_one_chart(stage: Stage) -> None:
+    """Check boxes in the list lead to curves of both jobs; the choice of the axis stays with them."""
+    with stage.browsing.page(stage.base) as page:
+        page.goto("/")
+        for job in (stage.failed, stage.runs):
+            page.get_by_label(f"Compare {job}").check()
+        page.get_by_role("button", name="Compare chosen jobs").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Compare 2 jobs")
+        _reload_until(page, "figure[data-series='user.loss'][data-drawn]")
+        page.get_by_label("Over").select_option("step")
+        page.wait_for_url("**axis=step**")
+        loss = page.locator("figure[data-series='user.loss'][data-drawn]")
+        expect(loss.get_by_role("img")).to_have_attribute("aria-label", re.compile("trains"))
+        assert stage.runs in page.url
+
+
 #: Each kind of page, of a job that failed and of one that runs.
 PATHS = (
     "/",
@@ -284,16 +329,17 @@ PATHS = (
     "/job/{failed}/advice",
     "/job/{failed}/settings",
     "/job/{failed}/files",
-    "/compare?a={failed}&b={runs}",
+    "/compare?job={failed}&job={runs}",
     "/job/{runs}",
     "/job/{runs}/metrics",
+    "/job/{runs}/metrics?axis=step&scale=log&smooth=0.9",
     "/job/{runs}/task/worker:0",
     "/job/local-20000101-000000-000000",
     "/job/{failed}/timeline",
     "/job/{failed}/tasks?text=unknown",
     "/job/{failed}/log/worker:0/err",
     "/job/{failed}/metrics",
-    "/compare?a={failed}",
+    "/compare?job={failed}",
     "/waste",
     "/waste?user=unknown",
     "/tensorboard/{failed}",
@@ -356,7 +402,7 @@ def test_long_words_make_no_page_wider(stage: Stage, tmp_path: Path) -> None:
             f"/job/{job}",
             f"/job/{job}/task/worker:0",
             f"/job/{job}/settings",
-            f"/compare?a={job}&b={job}",
+            f"/compare?job={job}",
         ):
             page.goto(path)
             for width in (WIDE, NARROW):

@@ -73,6 +73,8 @@ def keep(
     first = said.task_ids[0]
     for stream in ("out", "err"):
         (folder.logs / LogName(*first, 1, 1, stream).file).write_text(f"line of {stream}\n" * 100)
+    if ended.previous_failure and ended.previous_failure.log:
+        (folder.path / ended.previous_failure.log).write_text("line of an earlier session\n")
     writer = MetricsWriter(folder.metrics, job, 5.0)
     writer.write([TaskMetricsUpdate(str(first), first.role, 5.0, True, 0, {"cpu": (1.0, 1.5, 2.0, 2.0, 2.5, 3.0)})])
     writer.close()

@@ -172,9 +172,15 @@ def test_names_lines_and_reasons_are_text(home: Home) -> None:
     )
     tasks = tuple(replace(task, host=EVIL, note=EVIL) for task in ended.tasks)
     write_json(folder.summary, to_plain(replace(ended, name=EVIL, failure=failure, tasks=tasks)))
+    other = keep(home, "local-20260101-000000-000be1", name=EVIL).job_id
     app = portal(home)
     words = f"?text={EVIL[:20].replace('<', '%3C').replace('>', '%3E')}"
-    for path in [f"/job/{JOB}{page}" for page in PAGES] + ["/", f"/{words}", f"/compare?a={JOB}&b={JOB}"]:
+    for path in [f"/job/{JOB}{page}" for page in PAGES] + [
+        "/",
+        f"/{words}",
+        f"/compare?job={JOB}",
+        f"/compare?job={JOB}&job={other}",
+    ]:
         status, text = ask(app, path)
         assert status == 200, path
         assert "<script>alert" not in text, path

@@ -16,10 +16,21 @@ from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
+from tony.advice.recommendation import (
+    Advice,
+    Recommendation,
+    Saving,
+    SettingChange,
+    SettingKey,
+    SettingValue,
+    Severity,
+)
 from tony.core.sentences import describe_failure
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.history.job_record import read_summary, write_summary
+from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
+from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
 from tony.model.failure import (
     ContainerFacts,
     ContainerLoss,
@@ -156,7 +167,7 @@ def test_every_link_leads_somewhere(pages: dict[str, httpx.Response]) -> None:
     assert {} == {path: answer.status_code for path, answer in pages.items() if answer.status_code != 200}
     for part in ("tasks", "metrics", "events", "advice", "settings", "files", "task/T", "log/T/out", "log/T/err"):
         assert f"/job/J/{part}?" in pages
-    assert "/compare?a" in pages
+    assert "/compare?job" in pages
 
 
 def test_nothing_is_inline(pages: dict[str, httpx.Response]) -> None:
@@ -413,16 +424,172 @@ def test_the_first_page_of_a_large_job_shows_important_tasks(tmp_path: Path) -> 
     assert "All 40 tasks" in table
 
 
+def test_the_first_page_of_a_large_job_shows_the_slowest_tasks(tmp_path: Path) -> None:
+    """The others wait for them."""
+    home = Home(tmp_path)
+    folder = keep(home)
+    names = [f"worker:{n}" for n in range(40)]
+    tasks = tuple(
+        TaskReport(task=name, role="worker", index=n, state=TaskState.RUNNING) for n, name in enumerate(names)
+    )
+    write_summary(folder, replace(_report(folder), tasks=tasks))
+    steps = {name: 5.0 if name == "worker:33" else 9.0 for name in names[1:]}
+    writer = MetricsWriter(folder.metrics, folder.job_id, 5.0)
+    writer.write([], [Progress(name, 1, 1, 1.0, 1.0, step, 9.0) for name, step in steps.items()])
+    writer.close()
+    text = fetch(_app(home), f"/job/{folder.job_id}").text
+    shown = re.findall(r'class="name" href="[^"]*/task/(worker:\d+)"', text)
+    assert shown[:3] == ["worker:33", "worker:1", "worker:2"]
+
+
 def test_a_job_without_other_runs_can_be_compared(tmp_path: Path) -> None:
     """Jobs of other names are offered, and the parts of the job stay where they are."""
     home = Home(tmp_path)
     keep(home, JOB)
     keep(home, OTHER, name="another")
-    text = fetch(_app(home), f"/compare?a={JOB}").text
+    text = fetch(_app(home), f"/compare?job={JOB}").text
     assert "no other job with this name" in text
     assert re.search(rf'<option value="{OTHER}">.*another', text)
     assert 'aria-current="page">Compare</a>' in text
     assert ">Metrics</a>" in text
+
+
+def test_three_jobs_are_compared(tmp_path: Path) -> None:
+    """A column and a line for each; more than eight have no colours of their own."""
+    home = Home(tmp_path)
+    names = {f"local-20260101-000000-00000{number}": f"run{number}" for number in range(9)}
+    for job, name in names.items():
+        keep(home, job, name=name)
+    app = _app(home)
+    chosen = list(names)[:3]
+    query = "&".join(f"job={job}" for job in chosen)
+    text = fetch(app, f"/compare?{query}&smooth=0.6").text
+    assert "Compare 3 jobs" in text
+    assert text.count('<th scope="col">') % 3 == 0
+    (points,) = {link for link in _Tags(text).links if "compare/points" in link}
+    found = fetch(app, f"{urljoin('/compare', points)}&series=cpu").json()
+    assert [line["label"] for line in found["lines"]] == [f"{names[job]} {job[-6:]}" for job in chosen]
+    assert found["lines"][0]["unsmoothed"] == [1.5, 2.5]
+    refused = fetch(app, "/compare?" + "&".join(f"job={job}" for job in names))
+    assert (refused.status_code, "At most 8" in refused.text) == (400, True)
+
+
+def test_the_list_shows_the_line_that_proves_a_failure(tmp_path: Path) -> None:
+    """All failed programs have an exit code; the last line of the traceback tells them apart, and is found."""
+    home = Home(tmp_path)
+    _fail(keep(home, JOB))
+    _fail_with_evidence(home)
+    app = _app(home)
+    assert "<code>KeyError: &#39;y&#39;</code>" in fetch(app, "/").text
+    assert JOB in fetch(app, "/?text=KeyError").text
+    assert JOB not in fetch(app, "/?text=ValueError").text
+
+
+def _fail_with_evidence(home: Home) -> Failure:
+    """Give the job that failed a diagnosis."""
+    folder = home.job(JOB)
+    report = _report(folder)
+    assert report.failure is not None
+    line = EvidenceLine(stream="err", number=7, text="KeyError: 'y'", ago=0.1, rule="python-exception")
+    diagnosis = Diagnosis(kind=FailureKind.USER_CODE, meaning=LineMeaning.CAUSE, retry=True, evidence=(line,))
+    failure = replace(report.failure, diagnosis=diagnosis)
+    write_summary(folder, replace(report, failure=failure))
+    return failure
+
+
+def test_a_job_that_restarted_says_why(tmp_path: Path) -> None:
+    """Kind, evidence, and the log of that session, though the job has no failure now."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    _fail(folder)
+    failure = _fail_with_evidence(home)
+    report = replace(_report(folder), state=JobState.SUCCEEDED, failure=None, session=2, previous_failure=failure)
+    write_summary(folder, report)
+    text = fetch(_app(home), f"/job/{JOB}").text
+    card = text[text.index('id="failure"') : text.index('id="h-timeline"')]
+    for part in ("Why session 2 was started", "user-code", "KeyError: &#39;y&#39;", "Log of session 1"):
+        assert part in card
+    assert f"log/worker:0/err?name={(failure.log or '').rpartition('/')[2]}" in card
+
+
+def test_the_recommendation_that_answers_a_failure_is_in_its_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other recommendations, and the same one for another role, are not."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    _fail(folder)
+    report = _report(folder)
+    assert report.failure is not None
+    write_summary(
+        folder, replace(report, failure=replace(report.failure, diagnosis=diagnose(FailureCause.MEMORY, None)))
+    )
+
+    def recommend(heuristic: str, role: str, new: str) -> Recommendation:
+        change = SettingChange(
+            key=SettingKey(("roles", role, "memory")), old=SettingValue("256m"), new=SettingValue(new)
+        )
+        return Recommendation(
+            heuristic=heuristic,
+            severity=Severity.HIGH,
+            role=role,
+            says=f"{role} ran out of memory",
+            evidence=(),
+            saving=Saving(),
+            patch=(change,),
+        )
+
+    findings = (
+        recommend("memory-tight", "worker", "384m"),
+        recommend("memory-tight", "ps", "512m"),
+        recommend("memory-over-asked", "worker", "128m"),
+    )
+
+    async def load(*_: object) -> Advice:
+        return Advice(job=JOB, runs=(JOB,), findings=findings, patch=())
+
+    monkeypatch.setattr(job_page, "load_advice", load)
+    text = fetch(_app(home), f"/job/{JOB}").text
+    card = text[text.index('id="failure"') : text.index('id="h-timeline"')]
+    assert "roles.worker.memory = &#34;384m&#34;   # was &#34;256m&#34;" in card
+    assert "512m" not in card
+    assert "128m" not in card
+
+
+def test_a_page_without_script_has_the_numbers_of_the_terminal(tmp_path: Path) -> None:
+    """Newest loss, rate and use of the job, and of each task, as `tony top` and `tony status` have them."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    first = _report(folder).tasks[0].task
+    writer = MetricsWriter(folder.metrics, JOB, 5.0)
+    series = {name: (value,) * 3 for name, value in (("user.loss", 0.125), ("cpu", 1.5), ("rss", 64.0 * 2**20))}
+    update = TaskMetricsUpdate(first, first.partition(":")[0], 5.0, True, 0, {**series, "step": (40.0,) * 3})
+    writer.write([update], [Progress(first, 1, 1, 0.0, 0.0, 40.0, 16.0, 50.0)])
+    writer.close()
+    app = _app(home)
+    text = fetch(app, f"/job/{JOB}").text
+    strip = text[text.index('id="charts"') : text.index('id="h-timeline"')]
+    assert re.findall(r'data-series="([^"]*)"', strip) == ["user.loss", "step-rate", "cpu", "rss"]
+    assert re.findall(r"<b>([^<]*)</b></span>", strip) == ["0.125", "2.5/s", "1.5 cores", "64 MiB"]
+    for page in ("", "/tasks", "/tasks?sort=memory"):
+        table = fetch(app, f"/job/{JOB}{page}").text
+        row = table[table.index(f'/task/{first}">{first}</a></th>') :].partition("</tr>")[0]
+        assert re.search(r'data-label="Step"[^>]*>40 <span class="of">of 50<', row)
+        assert re.search(r'data-label="Rate"[^>]*>2.5/s<', row)
+        assert re.search(r'data-label="CPU"[^>]*>1.5 cores<', row)
+
+
+def test_the_address_of_the_metrics_chooses_how_they_are_drawn(app: ASGIApp) -> None:
+    """Axis, scale and smoothing; the link to the data keeps them, and other values are refused."""
+    text = fetch(app, f"/job/{JOB}/metrics?axis=step&scale=log&smooth=0.9").text
+    (place,) = {attrs["data-charts"] for _, attrs in _Tags(text).tags if "data-charts" in attrs}
+    assert parse_qs(urlsplit(str(place)).query) == {"axis": ["step"], "scale": ["log"], "smooth": ["0.9"]}
+    assert 'data-axis="step" data-scale="log"' in text
+    assert '<option value="0.9" selected>' in text
+    assert fetch(app, f"/job/{JOB}/metrics?axis=odd").status_code == 400
+    found = fetch(app, f"/job/{JOB}/points?series=cpu&smooth=0.9").json()
+    assert found["values"] == [{"label": "worker", "text": "2.5 cores"}]
+    assert found["lines"][0]["unsmoothed"] == [1.5, 2.5]
 
 
 def test_a_repeated_note_is_shown_once(tmp_path: Path) -> None:
@@ -431,7 +598,8 @@ def test_a_repeated_note_is_shown_once(tmp_path: Path) -> None:
     folder = keep(home, JOB)
     report = _report(folder)
     note = "stopped (worker:9 ran out of memory (limit 64m): 1 process killed by the kernel)"
-    write_summary(folder, replace(report, tasks=tuple(replace(task, note=note) for task in report.tasks)))
+    tasks = tuple(replace(task, note=note, note_repeats_exit=False) for task in report.tasks)
+    write_summary(folder, replace(report, tasks=tasks))
     text = fetch(_app(home), f"/job/{JOB}").text
     assert len(report.tasks) > 1
     assert text.count(note) == 1
@@ -503,11 +671,11 @@ def test_a_job_that_hangs_has_no_rate(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_comparison_shows_differences(app: ASGIApp) -> None:
     """Values of both runs side by side; equal ones are only counted."""
-    text = fetch(app, f"/compare?a={JOB}&b={OTHER}").text
+    text = fetch(app, f"/compare?job={JOB}&job={OTHER}").text
     assert re.search(r"env.EPOCHS</bdi></th><td>&#34;3&#34; <span[^>]*>[^<]*</span></td><td>&#34;4&#34; <span", text)
     assert "identical" in text
-    assert OTHER in fetch(app, f"/compare?a={JOB}").text
-    assert 404 == fetch(app, f"/compare?a={JOB}&b=local-20200101-000000-000000").status_code
+    assert OTHER in fetch(app, f"/compare?job={JOB}").text
+    assert 404 == fetch(app, f"/compare?job={JOB}&job=local-20200101-000000-000000").status_code
     assert 400 == fetch(app, "/compare").status_code
     told = fetch(app, f"/api/v1/jobs/{JOB}/compare?with={OTHER}").json()
     assert [{"key": "env.EPOCHS", "a": ['"3"', "default"], "b": ['"4"', "default"]}] == told["settings"]

@@ -35,7 +35,7 @@ def source(tmp_path: Path) -> Damaged:
     return Damaged(Home(tmp_path), "ann")
 
 
-@pytest.mark.parametrize("address", [f"/job/{DAMAGED}", f"/api/v1/jobs/{DAMAGED}", f"/compare?a={DAMAGED}"])
+@pytest.mark.parametrize("address", [f"/job/{DAMAGED}", f"/api/v1/jobs/{DAMAGED}", f"/compare?job={DAMAGED}"])
 def test_only_permitted_users_see_that_a_job_is_damaged(source: Damaged, address: str) -> None:
     """For others it does not exist."""
     app = as_peer(

@@ -15,6 +15,8 @@ from tony.units import Unit
 T = TypeVar("T")
 #: Points of a curve, at most.
 MAX_CURVE_POINTS = 300
+#: Devices of a task that are averaged.
+_MAX_DEVICES = 64
 #: Points of a curve of steps for each interval that a rate spans.
 _POINTS_PER_RATE = 40
 #: Derived from the steps, and from the utilization of each device; not stored.
@@ -88,7 +90,7 @@ def load_curve(
     if series == STEP_RATE.name:
         curve = compute_rate(_read(metrics, owner, _STEP))
     elif series == GPU_USE.name:
-        devices = [name for name in metrics.series() if is_gpu_utilization(name)]
+        devices = [name for name in metrics.series() if is_gpu_utilization(name)][:_MAX_DEVICES]
         curve = average([_read(metrics, owner, name) for name in devices], owner.label)
     else:
         curve = _read(metrics, owner, series)

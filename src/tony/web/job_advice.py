@@ -10,11 +10,15 @@ from weakref import WeakKeyDictionary
 from tony import clock
 from tony.advice.engine import advise
 from tony.advice.facts_loader import load_facts, load_run
-from tony.advice.recommendation import Advice
+from tony.advice.heuristics.memory import MemoryUnderRequested
+from tony.advice.recommendation import Advice, Recommendation
 from tony.advice.wasted_hours import Waste, WeekOfWaste, compute_unused, sum_by_week
 from tony.errors import RecordError, TonyError
 from tony.jobs.directory.view import DirectoryJobView
+from tony.jobs.root_cause import describe_root_cause
 from tony.linux.thread_pools import Slots, to_thread
+from tony.model.diagnosis import FailureKind
+from tony.model.failure import Failure
 from tony.model.job_query import MAX_PAGE_JOBS, Query
 from tony.model.job_summary import JobHead
 from tony.model.submission_record import JobRecord
@@ -35,9 +39,25 @@ MAX_JOBS = 300
 _MAX_CACHED_JOBS = 20_000
 #: Time after which a request reads no further job; the next request continues there.
 _TIME_LIMIT_SECONDS = 5.0
+#: Kind of a failure -> the heuristics whose recommendations answer it.
+_ANSWERS = {FailureKind.MEMORY: (MemoryUnderRequested.name,)}
 _CACHE: WeakKeyDictionary[JobProvider, OrderedDict[str, Waste | None]] = WeakKeyDictionary()
 #: One request per user at a time, of at most four users.
 _WASTE_SLOTS = Slots(1, 4, 1)
+
+
+def has_answers(failure: Failure | None) -> bool:
+    """Return True if recommendations may answer a failure of this kind."""
+    return failure is not None and describe_root_cause(failure).class_ in _ANSWERS
+
+
+def select_answers(advice: Advice, failure: Failure | None) -> tuple[Recommendation, ...]:
+    """Return the recommendations that answer a failure: those of its kind, about the role that failed."""
+    if failure is None:
+        return ()
+    names = _ANSWERS.get(describe_root_cause(failure).class_, ())
+    role = failure.task.role if failure.task else ""
+    return tuple(each for each in advice.findings if each.heuristic in names and each.role in ("", role))
 
 
 async def load_advice(view: DirectoryJobView, portal_user: User, provider: JobProvider) -> Advice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
@@ -14,6 +14,9 @@ from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
 from tony.web.authorization import User, find_job
 from tony.web.server_context import ServerContext
+
+#: The parameters of an address; as pairs, one of them may occur several times.
+QueryWords = Mapping[str, str] | Sequence[tuple[str, str]]
 
 
 class PageError(Exception):
@@ -150,7 +153,7 @@ class Links:
         """Return the URL of a task's log, or of its new output: `more`."""
         return self.to_job(job, f"log/{_quote_task(task)}/{stream}{part and f'/{part}'}", query)
 
-    def to_page(self, path: str, query: Mapping[str, str] | None = None) -> str:
+    def to_page(self, path: str, query: QueryWords | None = None) -> str:
         """Return the URL of any other page, by its path without the leading slash."""
         return f"{self.root}{path}{_encode_query(query)}"
 
@@ -163,7 +166,8 @@ def _quote_task(task: TaskId | str) -> str:
     return quote(str(task), safe=":")
 
 
-def _encode_query(query: Mapping[str, str] | None) -> str:
+def _encode_query(query: QueryWords | None) -> str:
     """Encode a query without empty parameters: the ResourceManager's proxy fails on those."""
-    words = {name: value for name, value in (query or {}).items() if value != ""}
+    items = query.items() if isinstance(query, Mapping) else query or ()
+    words = [(name, value) for name, value in items if value != ""]
     return f"?{urlencode(words)}" if words else ""

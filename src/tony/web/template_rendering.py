@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 
 from tony import __version__, control_characters
 from tony.jobs.directory.secret_patterns import HTML
+from tony.units import Unit
 from tony.web import page_text
 from tony.web.assets import load_assets
 from tony.web.authorization import AuthMethod
@@ -24,6 +25,7 @@ class TableColumn:
     title: str
     href: str
     order: str
+    is_number: bool = False
 
 
 @cache
@@ -57,6 +59,7 @@ def _create_environment() -> Environment:
         "version": __version__,
         "took": page_text.format_elapsed,
         "measured": page_text.format_metric,
+        "units": Unit,
     }
     return environment
 

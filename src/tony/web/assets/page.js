@@ -26,16 +26,23 @@
     }
   }
 
-  // Replace parts of this page with fresh ones, except those with the focus or a selection.
+  // Replace parts of this page with fresh ones, except those with a selection, or with the focus unless it is on a list's
+  // entry. Parts with `data-set` are replaced only if that changed.
   function swap(parts) {
     for (const part of parts) {
       const old = document.getElementById(part.id);
-      if (!old || old.contains(document.activeElement) || selects(old)) continue;
+      if (!old || selects(old) || (part.dataset.set !== undefined && part.dataset.set === old.dataset.set)) continue;
+      const focused = old.contains(document.activeElement) ? document.activeElement.closest("a.name")?.getAttribute("href") : "";
+      if (focused === undefined) continue;
+      const chosen = [...old.querySelectorAll("input:checked")].map(each => each.value);
       const opened = [...old.querySelectorAll("details")].map(each => each.open);
       localise(part);
       if (part.innerHTML === old.innerHTML) continue;
       const scroll = [...old.querySelectorAll("pre")].map(each => atEnd(each) ? 1e9 : each.scrollTop);
       old.replaceChildren(...part.childNodes);
+      if (part.dataset.set !== undefined) { old.dataset.set = part.dataset.set; old.dispatchEvent(new Event("tony-swap", { bubbles: true })); }
+      for (const each of old.querySelectorAll("input[type=checkbox]")) each.checked = chosen.includes(each.value);
+      if (focused) old.querySelector(`a.name[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
       old.querySelectorAll("details").forEach((each, at) => { each.open = opened[at] ?? each.open; });
       old.querySelectorAll("pre").forEach((each, at) => { each.scrollTop = scroll[at] ?? 0; });
     }
@@ -49,7 +56,8 @@
   function refresh(html) {
     const fresh = parsed(html);
     const now = [...fresh.querySelectorAll("[data-part]")];
-    if (now.some(part => !document.getElementById(part.id)) || !fresh.body.hasAttribute("data-live")) { location.reload(); return; }
+    const gone = [...document.querySelectorAll("[data-part]")].some(part => !fresh.getElementById(part.id));
+    if (gone || now.some(part => !document.getElementById(part.id)) || !fresh.body.hasAttribute("data-live")) { location.reload(); return; }
     const pending = fresh.querySelector("[data-wait]");
     swap(pending ? now.filter(part => part.id !== "timeline" && part.id !== "goodput") : now);
     if (pending) loadTimeline(pending.dataset.wait).catch(() => {});
@@ -110,10 +118,16 @@
     try { swap([...parsed(await text(address)).querySelectorAll("[data-part]")]); } finally { loadTimeline.until = Date.now() + 10000; }
   }
 
-  // Load a part that takes long to compute after the page.
-  async function loadLater(place) {
-    const fresh = parsed(await text(place.dataset.later)).getElementById(place.id);
-    if (fresh) place.replaceChildren(...fresh.childNodes);
+  // Load parts that take long to compute after the page; those of one address at once.
+  async function loadLater() {
+    const places = [...document.querySelectorAll("[data-later]")];
+    for (const address of new Set(places.map(place => place.dataset.later))) {
+      const fresh = parsed(await text(address));
+      for (const place of places.filter(each => each.dataset.later === address)) {
+        const found = fresh.getElementById(place.id);
+        if (found) place.replaceChildren(...found.childNodes);
+      }
+    }
   }
 
   // Follow a growing log.
@@ -147,6 +161,48 @@
     });
   }
 
+  // Ask whether to do what a button does, in words of the page.
+  function confirmed(button) {
+    const dialog = document.getElementById("ask");
+    dialog.querySelector("h2").textContent = button.dataset.ask;
+    dialog.querySelector("p").textContent = button.dataset.detail;
+    const yes = dialog.querySelector("button[value=yes]");
+    yes.textContent = button.textContent;
+    yes.classList.toggle("danger", button.classList.contains("danger"));
+    dialog.returnValue = "";
+    dialog.showModal();
+    return new Promise(done => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
+  }
+
+  // Keys: / searches, j and k move in the first list of the page, ? shows them.
+  function watchKeys() {
+    const keys = document.getElementById("keys"), hint = document.getElementById("keys-hint");
+    hint.hidden = false;
+    hint.querySelector("button").addEventListener("click", () => keys.showModal());
+    function move(by) {
+      const entries = [...document.querySelectorAll("main table a.name")].filter(each => each.checkVisibility());
+      if (!entries.length) return false;
+      const at = entries.indexOf(document.activeElement);
+      const next = entries[at < 0 ? (by > 0 ? 0 : entries.length - 1) : Math.min(entries.length - 1, Math.max(0, at + by))];
+      next.focus({ preventScroll: true });
+      next.closest("tr").scrollIntoView({ block: "nearest" });
+      return true;
+    }
+    function search() {
+      const box = [...document.querySelectorAll("main input[type=search]")].find(each => each.checkVisibility());
+      if (!box) return false;
+      box.focus();
+      box.select();
+      return true;
+    }
+    const actions = { "/": search, j: () => move(1), k: () => move(-1), "?": () => { keys.showModal(); return true; } };
+    addEventListener("keydown", event => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+      if (event.target.closest?.("input, textarea, select, [contenteditable]") && event.target.type !== "checkbox") return;
+      if (actions[event.key]?.()) event.preventDefault();
+    });
+  }
+
   // Buttons that change something: PUT with the token of this page. They are hidden without JavaScript.
   function control() {
     for (const place of document.querySelectorAll("[data-control]")) {
@@ -166,8 +222,8 @@
         } catch (error) { output.textContent = `Failed: ${error.message}`; }
       };
       for (const button of place.querySelectorAll("button[data-do]")) {
-        button.addEventListener("click", () => {
-          if (button.dataset.ask && !confirm(button.dataset.ask)) return;
+        button.addEventListener("click", async () => {
+          if (button.dataset.ask && !await confirmed(button)) return;
           send(button.dataset.do, button.dataset.task ? `?task=${encodeURIComponent(button.dataset.task)}` : "");
         });
       }
@@ -193,10 +249,12 @@
   addEventListener("resize", makeScrollableFocusable);
   document.addEventListener("toggle", makeScrollableFocusable, true);
   control();
+  watchKeys();
+  for (const choice of document.querySelectorAll("select[data-submit]")) choice.addEventListener("change", () => choice.form.requestSubmit());
   follow();
   const pending = document.querySelector("[data-wait]");
   if (pending) loadTimeline(pending.dataset.wait).catch(() => {});
-  document.querySelectorAll("[data-later]").forEach(place => loadLater(place).catch(() => {}));
+  loadLater().catch(() => {});
   live();
   document.getElementById("hit")?.scrollIntoView({ block: "center" });
   window.tony = { localise, text, poll };

@@ -6,7 +6,8 @@ job_tabs    its events, recommendations, configuration and files
 tasks       its tasks, and one task
 log         the output of a task
 metrics     metrics as charts and tables
-compare     two jobs side by side
+compare     up to eight jobs side by side
+charts      charts of metrics: their data and the newest values
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _LOG = "/job/{job}/log/{task}/{stream}"
 PAGES: Sequence[tuple[str, Page]] = (
     ("/", jobs.render_jobs),
     ("/compare", compare.render_page),
+    ("/compare/points", compare.serve_points),
     ("/waste", jobs.render_waste),
     ("/job/{job}", job.render_page),
     ("/job/{job}/timeline", job.render_timeline),

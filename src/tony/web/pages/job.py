@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
 from starlette.responses import Response
 
+from tony.advice.recommendation import Advice
 from tony.core.events import Snapshot
-from tony.core.sentences import names_host, names_signal
 from tony.history.event_log import LogEntry
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
-from tony.jobs.job_metrics import Reports, find_job_progress, read_reports
-from tony.jobs.root_cause import build_root_cause
-from tony.model.failure import Failure
+from tony.jobs.job_metrics import find_job_progress
+from tony.jobs.task_use import TaskUse
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.log_name import ERR, LogName
+from tony.model.progress import TaskProgress
 from tony.model.states import TaskState
 from tony.units import format_duration
-from tony.web import ansi_html
+from tony.web.job_advice import has_answers, load_advice, select_answers
+from tony.web.pages.charts import select_overview
+from tony.web.pages.failure_card import build_failure_card
 from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame, count_states
+from tony.web.pages.readings import load_readings
+from tony.web.pages.task_table import build_task_table
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 from tony.web.timeline_svg import Drawing
@@ -36,6 +38,10 @@ _LARGE_JOB_TASKS = 500
 #: Tasks and events on this page; other pages show all of them.
 _SHOWN_TASKS = 12
 _SHOWN_EVENTS = 8
+#: Events read for them: those of one kind in a row are shown as one.
+_READ_EVENTS = 300
+#: How long the page waits for the recommendation that answers its failure; the script loads it afterwards.
+_ANSWER_TIMEOUT_SECONDS = 0.3
 #: Task states that are shown first.
 _FIRST_STATES = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPING, TaskState.STARTING, TaskState.RUNNING)
 #: Markers listed in the text version of the timeline.
@@ -83,19 +89,21 @@ BUCKET_TEXTS = {
 async def render_page(page_request: PageRequest) -> Response:
     view, report = await page_request.find_job()
     values = await build_frame(page_request, view, report, "")
-    events = await await_part(view.read_events(-2 * _SHOWN_EVENTS, 2 * _SHOWN_EVENTS))
+    events = await await_part(view.read_events(-_READ_EVENTS, _READ_EVENTS))
+    readings = await load_readings(view, report)
+    table = build_task_table(report, values["record"], readings)
     values |= {
-        "failure": report.failure if report.state.value != "succeeded" else None,
-        **_select_details(report.failure),
-        "tail": _render_tail(report.failure),
-        **_select_root_cause(report),
-        "failed_log": _find_failed_log(page_request, report),
+        "card": build_failure_card(page_request, report),
         "counts": count_states(report.tasks),
-        "tasks": _select_tasks(report.tasks),
-        "progress": await _load_progress(view, report),
+        "tasks": _select_tasks(report.tasks, table.uses),
+        "numbers": table,
+        "task_columns": table.build_headings(),
+        "progress": find_job_progress(readings.reports, report),
+        "charts": select_overview(readings.series, readings.newest),
         "board": values["boards"] and report.state.ended,
-        "events": events if isinstance(events, Unknown) else _select_latest(events),
+        "events": events if isinstance(events, Unknown) else _fold_latest(events),
     }
+    values |= await _load_answers(page_request, view, report)
     # The timeline of a large job would delay the page: the script requests it once the page is shown.
     wait = len(report.tasks) <= _LARGE_JOB_TASKS or (
         report.state.ended and page_request.context.drawings.has(report.job)
@@ -105,6 +113,8 @@ async def render_page(page_request: PageRequest) -> Response:
         if wait
         else {"timeline": None, "goodput": None}
     )
+    line = values["timeline"]["line"] if isinstance(values["timeline"], dict) else None
+    values["accepted"] = line.accepted if line else report.submitted or 0.0
     return render("job.html", page_request, values)
 
 
@@ -114,6 +124,15 @@ async def render_timeline(page_request: PageRequest) -> Response:
     values = await build_frame(page_request, view, report, "")
     values |= await _load_timeline(page_request, view, report, None)
     return render("life.html" if page_request.get_word("part") else "timeline.html", page_request, values)
+
+
+async def _load_answers(page_request: PageRequest, view: DirectoryJobView, report: JobReport) -> dict[str, object]:
+    """Return the recommendations that answer the failure; None if they are not known yet."""
+    if not report.state.ended or not has_answers(report.failure):
+        return {"answers": ()}
+    work = load_advice(view, page_request.portal_user, page_request.context.provider)
+    found = await await_with_timeout(work, _ANSWER_TIMEOUT_SECONDS)
+    return {"answers": select_answers(found, report.failure) if isinstance(found, Advice) else None}
 
 
 async def _load_timeline(
@@ -132,68 +151,52 @@ async def _load_timeline(
     }
 
 
-def _select_latest(events: Sequence[LogEntry]) -> list[tuple[LogEntry, str]]:
-    """Return the latest events with their text, newest first, without snapshots."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRun:
+    """Consecutive events of one kind: the latest of them, and their number."""
+
+    wall: float
+    kind: str
+    text: str
+    count: int
+
+
+def _fold_latest(events: Sequence[LogEntry]) -> list[EventRun]:
+    """Return the latest events with their text, newest first, without snapshots.
+
+    Events of one kind in a row are one, also if they alternate with those of another kind, as at the end of many tasks.
+    """
     words = EventWords()
-    texts = [(event, words.describe(event.event)) for event in events if not isinstance(event.event, Snapshot)]
-    return texts[: -_SHOWN_EVENTS - 1 : -1]
+    found: list[EventRun] = []
+    for event in events:
+        if isinstance(event.event, Snapshot):
+            continue
+        kind, count = event.event.kind, 1
+        same = next((run for run in found[-2:] if run.kind == kind), None)
+        if same is not None:
+            found.remove(same)
+            count += same.count
+        found.append(EventRun(wall=event.wall, kind=kind, text=words.describe(event.event), count=count))
+    return found[: -_SHOWN_EVENTS - 1 : -1]
 
 
-def _select_tasks(tasks: Sequence[TaskReport]) -> Sequence[TaskReport]:
-    """Return the tasks to show: failed ones, then running ones, then others, each in the order of the job file."""
+def _select_tasks(tasks: Sequence[TaskReport], uses: Mapping[str, TaskUse]) -> Sequence[TaskReport]:
+    """Return the tasks to show: failed ones, then running ones, then others.
+
+    Each in the order of the job file, but of the running ones the stalled and the slowest first.
+    """
     if len(tasks) <= _SHOWN_TASKS:
         return tasks
     found: dict[TaskState, list[TaskReport]] = {state: [] for state in _FIRST_STATES}
     others: list[TaskReport] = []
     for task in tasks:
-        same = found.get(task.state, others)
-        if len(same) < _SHOWN_TASKS:
-            same.append(task)
+        found.get(task.state, others).append(task)
+    found[TaskState.RUNNING].sort(key=lambda task: _order_by_progress(uses[task.task].progress))
     return [task for same in (*found.values(), others) for task in same][:_SHOWN_TASKS]
 
 
-def _render_tail(failure: Failure | None) -> list[Markup]:
-    style = ansi_html.PLAIN
-    made: list[Markup] = []
-    for text in failure.tail if failure else ():
-        shown, style = ansi_html.render_line(text, style)
-        made.append(shown)
-    return made
-
-
-def _select_root_cause(report: JobReport) -> dict[str, object]:
-    """Return the root cause, and its lines that the last lines of output do not contain."""
-    cause = build_root_cause(report)
-    if cause is None or report.failure is None:
-        return {"root_cause": None, "evidence": ()}
-    shown = set(report.failure.tail)
-    return {"root_cause": cause, "evidence": [line for line in cause.evidence if line.text not in shown]}
-
-
-def _select_details(failure: Failure | None) -> dict[str, str | None]:
-    """Return host and signal of a failure, each as far as its sentence does not name it."""
-    if failure is None:
-        return {"host": None, "signal": None}
-    return {
-        "host": None if names_host(failure) else failure.host,
-        "signal": None if names_signal(failure) else failure.signal,
-    }
-
-
-def _find_failed_log(page_request: PageRequest, report: JobReport) -> str:
-    """Return the URL of the full log of the task that failed first; empty if there is none."""
-    failure = report.failure
-    if failure is None or failure.task is None:
-        return ""
-    name = (failure.log or "").rpartition("/")[2]
-    known = LogName.parse(name)
-    stream = known.stream if known else ERR
-    return page_request.links.to_log(report.job, failure.task, stream, {"name": name})
-
-
-async def _load_progress(view: DirectoryJobView, report: JobReport) -> object:
-    reports = await await_part(view.query_metrics(read_reports))
-    return find_job_progress(reports, report) if isinstance(reports, Reports) else None
+def _order_by_progress(progress: TaskProgress | None) -> tuple[bool, bool, float]:
+    return progress is None, progress is None or progress.stalled is None, progress.step if progress else 0.0
 
 
 def _build_timeline_values(

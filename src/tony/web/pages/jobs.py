@@ -54,6 +54,8 @@ async def render_jobs(page_request: PageRequest) -> Response:
     except ValueError as error:
         raise PageError(400, "Invalid address", f"{error}") from None
     words = to_words(query)
+    gpu_hours = JobSort.GPU_HOURS
+    gpus = query.sort is gpu_hours or any(head.gpu_hours for head in found.heads)
     order = {name: words[name] for name in ("sort", "descending") if name in words}
     beyond = ("framework", "scheduler", "queue", "tag", "failure_class", "since", "until")
     return render(
@@ -64,7 +66,10 @@ async def render_jobs(page_request: PageRequest) -> Response:
             "query": query,
             "words": words,
             "order": order,
-            "columns": [_build_column(page_request, query, *column) for column in _COLUMNS],
+            "columns": [
+                _build_column(page_request, query, *column) for column in _COLUMNS if gpus or column[1] is not gpu_hours
+            ],
+            "gpus": gpus,
             "jobs": found.heads,
             "page": found,
             "now": clock.wall(),
@@ -94,7 +99,12 @@ def _build_column(
     descending = not query.descending if chosen else descending_first
     other = replace(query, sort=sort, descending=descending, after="")
     order = ("descending" if query.descending else "ascending") if chosen else ""
-    return TableColumn(title=title, href=page_request.links.to_jobs(to_words(other)), order=order)
+    return TableColumn(
+        title=title,
+        href=page_request.links.to_jobs(to_words(other)),
+        order=order,
+        is_number=sort not in (JobSort.STATE, JobSort.NAME, JobSort.USER),
+    )
 
 
 def _build_choices(query: Query, facets: Facets) -> dict[str, list[Choice]]:

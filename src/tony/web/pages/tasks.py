@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 from starlette.responses import Response
 
+from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.task_logs import TaskLogs
+from tony.jobs.job_metrics import find_task_progress, read_reports
 from tony.jobs.log_files import LogFileInfo
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
@@ -19,27 +22,14 @@ from tony.model.masking import mask_secret
 from tony.model.states import TaskState
 from tony.model.submission_record import JobRecord
 from tony.web import ansi_html
+from tony.web.pages import charts
 from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame, build_pager, count_states
+from tony.web.pages.readings import load_readings
+from tony.web.pages.task_table import COLUMNS, TaskColumn, TaskTable, build_task_table
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import TableColumn, render
 
 _PAGE_SIZE = 100
-_Key = Callable[[TaskReport], tuple[object, ...]]
-#: Columns of the table: heading, value of the `sort` parameter, sort key.
-_COLUMNS: Sequence[tuple[str, str, _Key | None]] = (
-    ("Task", "task", None),
-    ("State", "state", lambda task: (task.state.value,)),
-    ("Host", "host", lambda task: (task.host or "~",)),
-    ("Since", "since", lambda task: (-(task.since or 0.0),)),
-    ("Last output", "output", lambda task: (task.last_output_age is None, -(task.last_output_age or 0.0))),
-    (
-        "Exit",
-        "exit",
-        lambda task: (task.exit_code is None and task.signal is None, task.signal or "", task.exit_code or 0),
-    ),
-    ("Note", "note", lambda task: (not task.note, task.note)),
-    ("Output", "", None),
-)
 #: Bytes that are read from the end of each stream, and lines that are shown.
 _TAIL_BYTES = 8000
 _TAIL_LINES = 20
@@ -55,10 +45,11 @@ async def render_tasks(page_request: PageRequest) -> Response:
         for name in ("state", "role", "text", "sort", "reverse")
         if page_request.get_word(name)
     }
-    found = _sort(_filter(report, words), words.get("sort", ""), words.get("reverse", "") == "yes")
+    values = await build_frame(page_request, view, report, "tasks")
+    table = build_task_table(report, values["record"], await load_readings(view, report))
+    found = _sort(_filter(report, words), table, words.get("sort", ""), words.get("reverse", "") == "yes")
     start = min(page_request.get_number("from", 0), max(0, len(found) - 1) // _PAGE_SIZE * _PAGE_SIZE)
     path = page_request.links.to_job(report.job, "tasks").removeprefix(page_request.links.root)
-    values = await build_frame(page_request, view, report, "tasks")
     values |= {
         "counts": count_states(report.tasks),
         "roles": sorted({task.role for task in report.tasks}),
@@ -67,7 +58,8 @@ async def render_tasks(page_request: PageRequest) -> Response:
         "tasks": found[start : start + _PAGE_SIZE],
         "total": len(found),
         "pages": build_pager(page_request, path, words, start, _PAGE_SIZE, len(found)),
-        "task_columns": [_build_column(page_request, path, words, *column) for column in _COLUMNS],
+        "numbers": table,
+        "task_columns": table.build_headings(partial(_build_heading, page_request, path, words)),
     }
     return render("tasks.html", page_request, values)
 
@@ -86,23 +78,25 @@ def _filter(report: JobReport, words: dict[str, str]) -> list[TaskReport]:
     ]
 
 
-def _sort(tasks: list[TaskReport], sort: str, reverse: bool) -> list[TaskReport]:
-    key = next((key for _, word, key in _COLUMNS if word and word == sort), None)
+def _sort(tasks: list[TaskReport], table: TaskTable, sort: str, reverse: bool) -> list[TaskReport]:
+    key = next((column.key for column in COLUMNS if column.word and column.word == sort), None)
     if key is not None:
-        tasks.sort(key=key)
+        tasks.sort(key=lambda task: key(task, table.uses[task.task]))
     return tasks[::-1] if reverse else tasks
 
 
-def _build_column(
-    page_request: PageRequest, path: str, words: dict[str, str], title: str, word: str, key: _Key | None
-) -> TableColumn:
-    if not word:
-        return TableColumn(title=title, href="", order="")
-    is_sorted = words.get("sort", "task") == word
+def _build_heading(page_request: PageRequest, path: str, words: dict[str, str], column: TaskColumn) -> TableColumn:
+    if not column.word:
+        return TableColumn(title=column.title, href="", order="", is_number=column.is_number)
+    is_sorted = words.get("sort", "task") == column.word
     down = words.get("reverse") == "yes"
-    query = {**words, "sort": "" if word == "task" else word, "reverse": "yes" if is_sorted and not down else ""}
-    order = ("descending" if down else "ascending") if is_sorted else ""
-    return TableColumn(title=title, href=page_request.links.to_page(path, query), order=order)
+    sort, reverse = "" if column.word == "task" else column.word, "yes" if is_sorted and not down else ""
+    return TableColumn(
+        title=column.title,
+        href=page_request.links.to_page(path, {**words, "sort": sort, "reverse": reverse}),
+        order=("descending" if down else "ascending") if is_sorted else "",
+        is_number=column.is_number,
+    )
 
 
 # --- one task ---------------------------------------------------------------------------------------------------------
@@ -146,10 +140,16 @@ async def render_task(page_request: PageRequest) -> Response:
         "tails": [] if isinstance(files, Unknown) else await _read_tails(logs, files),
         "spans": _find_spans(line, str(task)),
         "accepted": line.accepted if isinstance(line, Timeline) else 0.0,
+        "charts": await view.query_metrics(partial(_build_charts, report=report, task=str(task))) or (),
         "legend": PHASE_TEXTS,
         "resources": _collect_resources(record, task) if isinstance(record, JobRecord) else None,
     }
     return render("task.html", page_request, values)
+
+
+def _build_charts(metrics: Metrics, report: JobReport, task: str) -> tuple[charts.ChartGroup, ...]:
+    newest = charts.read_newest(metrics, find_task_progress(read_reports(metrics), report))
+    return charts.group_charts([charts.list_measured(metrics, task)], charts.select_task(newest, task))
 
 
 def _group_attempts(files: Sequence[LogFileInfo]) -> list[TaskAttempt]:

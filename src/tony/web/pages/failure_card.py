@@ -1,0 +1,93 @@
+"""The card of a failure: of the job, or of the session before a restart. What failed, why, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from tony.core.sentences import names_host, names_signal
+from tony.jobs.root_cause import CitedLine, RootCause, describe_root_cause
+from tony.model.failure import Failure, FailureClass
+from tony.model.job_report import JobReport
+from tony.model.log_name import ERR, LogName
+from tony.model.states import JobState
+from tony.web import ansi_html
+from tony.web.request import PageRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCard:
+    """What the page shows of a failure.
+
+    Attributes:
+        heading: whether it ended the job, or the session before.
+        is_past: the job continued after it.
+        is_kill: a user stopped the job.
+        evidence: the lines that prove the cause, as far as `tail` does not contain them.
+        tail: the last lines of output.
+        host, signal: as far as the sentence does not name them.
+        log: address of the full log; empty if there is none.
+    """
+
+    failure: Failure
+    heading: str
+    is_past: bool
+    is_kill: bool
+    cause: RootCause
+    evidence: tuple[CitedLine, ...]
+    tail: tuple[Markup, ...]
+    host: str | None
+    signal: str | None
+    log: str
+
+
+def build_failure_card(page_request: PageRequest, report: JobReport) -> FailureCard | None:
+    """Return the card of the failure that ended the job, or else of the one after which it restarted last."""
+    failure = None if report.state is JobState.SUCCEEDED else report.failure
+    is_past = failure is None
+    failure = failure or report.previous_failure
+    if failure is None:
+        return None
+    is_kill = failure.failure_class is FailureClass.KILLED
+    cause = describe_root_cause(failure)
+    shown = set() if is_past else set(failure.tail)
+    return FailureCard(
+        failure=failure,
+        heading=_choose_heading(report, is_past=is_past, is_kill=is_kill),
+        is_past=is_past,
+        is_kill=is_kill,
+        cause=cause,
+        evidence=tuple(line for line in cause.evidence if line.text not in shown),
+        tail=_render_tail(failure),
+        host=None if names_host(failure) else failure.host,
+        signal=None if names_signal(failure) else failure.signal,
+        log=_find_log(page_request, report, failure),
+    )
+
+
+def _choose_heading(report: JobReport, *, is_past: bool, is_kill: bool) -> str:
+    if is_kill:
+        return "Reason"
+    if is_past:
+        return f"Why session {report.session} was started"
+    return "Root cause" if report.state.ended else "Last failure"
+
+
+def _render_tail(failure: Failure) -> tuple[Markup, ...]:
+    style = ansi_html.PLAIN
+    made: list[Markup] = []
+    for text in failure.tail:
+        shown, style = ansi_html.render_line(text, style)
+        made.append(shown)
+    return tuple(made)
+
+
+def _find_log(page_request: PageRequest, report: JobReport, failure: Failure) -> str:
+    """Return the URL of the full log of the failed task's session; empty if there is none."""
+    if failure.task is None:
+        return ""
+    name = (failure.log or "").rpartition("/")[2]
+    known = LogName.parse(name)
+    stream = known.stream if known else ERR
+    return page_request.links.to_log(report.job, failure.task, stream, {"name": name})
