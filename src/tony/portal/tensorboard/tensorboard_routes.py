@@ -42,6 +42,7 @@ from tony.web.api.operation import ApiError
 from tony.web.api.request_handler import authenticate, check_change, respond
 from tony.web.app import wrap_page
 from tony.web.authorization import PortalAction, User, find_job, list_visible_jobs
+from tony.web.pages.job_layout import build_frame
 from tony.web.request import Links, PageError, PageRequest
 from tony.web.server_context import ServerContext
 from tony.web.template_rendering import render
@@ -124,7 +125,11 @@ class TensorBoardRoutes:
         user = page_request.portal_user
         ones = await self._find_jobs(user, jobs)
         found = await STORES.run(self._find_once, ones)
-        values: dict[str, object] = {
+        values: dict[str, object] = {"frame": "tensorboard_frame.html"}
+        if len(jobs) == 1:
+            view, report = await page_request.find_job(jobs[0])
+            values = {**await build_frame(page_request, view, report, "tensorboard"), "frame": "job_frame.html"}
+        values |= {
             "title": "TensorBoard",
             "reports": [one.report for one in ones],
             "jobs": ",".join(jobs),
