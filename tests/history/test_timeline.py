@@ -15,7 +15,7 @@ from tony.core import events as ev
 from tony.history import timeline as module
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_job
-from tony.history.timeline import MarkerKind, TaskPhase, Timeline, TimelineReader, with_checkpoints
+from tony.history.timeline import Mark, MarkerKind, TaskPhase, Timeline, TimelineReader, with_checkpoints
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import AfterCondition
@@ -166,6 +166,19 @@ def test_one_that_starts_again_alone() -> None:
         (3, TaskPhase.RUNNING),
     ]
     assert [mark.task for mark in line.marks if mark.what is MarkerKind.DEATH] == ["worker:0"]
+
+
+def test_the_latest_lone_restart_of_each_task() -> None:
+    """Restarts of the gang are sessions."""
+    marks = (
+        Mark(MarkerKind.RESTART, 1.0, "worker:0", "exit code 1"),
+        Mark(MarkerKind.RESTART, 2.0, "worker:1", "exit code 2"),
+        Mark(MarkerKind.RESTART, 3.0, note="the gang failed"),
+        Mark(MarkerKind.FAILURE, 4.0, "worker:1", "exit code 3"),
+        Mark(MarkerKind.RESTART, 5.0, "worker:0", "exit code 4"),
+    )
+    line = Timeline(job="j", accepted=0.0, until=9.0, spans=(), sessions=(), marks=marks, roles={})
+    assert line.lone_restarts == [marks[4], marks[1]]
 
 
 def test_open_spans_end_now() -> None:

@@ -140,6 +140,12 @@ class Timeline:
     doubt: str = ""
     held: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
+    @property
+    def lone_restarts(self) -> list[Mark]:
+        """Return the latest restart of each task that restarted alone, newest first."""
+        newest = {mark.task: mark for mark in self.marks if mark.what is MarkerKind.RESTART and mark.task}
+        return sorted(newest.values(), key=lambda mark: -mark.at)
+
     def group_by_task(self) -> Iterator[tuple[str, list[Span]]]:
         """Yield each task with its spans."""
         for task, spans in itertools.groupby(self.spans, key=attrgetter("task")):

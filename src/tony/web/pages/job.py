@@ -38,6 +38,8 @@ _LARGE_JOB_TASKS = 500
 #: Tasks and events on this page; other pages show all of them.
 _SHOWN_TASKS = 12
 _SHOWN_EVENTS = 8
+#: Tasks whose lone restart is explained below the timeline, at most.
+_SHOWN_RESTARTS = 3
 #: Events read for them: those of one kind in a row are shown as one.
 _READ_EVENTS = 300
 #: How long the page waits for the recommendation that answers its failure; the script loads it afterwards.
@@ -211,6 +213,7 @@ def _build_timeline_values(
         "more_marks": max(0, len(marks) - _MAX_LISTED_MARKERS),
         "checkpoints": sum(mark.what is MarkerKind.CHECKPOINT for mark in line.marks),
         "sessions": line.sessions,
+        "lone_restarts": line.lone_restarts[:_SHOWN_RESTARTS],
         "at": lambda seconds: line.accepted + seconds,
         "label_href": lambda lane: (
             page_request.links.to_task(report.job, lane.task)
