@@ -7,6 +7,7 @@ import pytest
 from tests.core.simulated import seen, started
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.support.simulation import Simulation
+from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.policies.restart_policy import MAX_FREE_RESTARTS
 from tony.model.actor import Actor
@@ -104,4 +105,14 @@ def test_other_words_are_for_the_record_only() -> None:
     cluster = running()
     before = cluster.app.compute_digest()
     cluster.deliver(ev.StacksRequested(actor=Actor("ann"), task=TaskId("worker", 0)))
+    assert cluster.app.compute_digest() == before
+
+
+def test_a_remote_program_starts_after_its_request_is_logged() -> None:
+    """By an action, and the state is the same."""
+    cluster = running()
+    before = cluster.app.compute_digest()
+    asked = ev.RemoteProgramRequested(actor=Actor("ann"), task=TaskId("worker", 0), number=7, program="ls")
+    actions = cluster.app.handle(asked, cluster.now)
+    assert [each for each in actions if each.shows] == [act.StartRequestedProgram(number=7)]
     assert cluster.app.compute_digest() == before

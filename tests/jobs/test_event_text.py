@@ -82,6 +82,11 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.KillRequested(actor=Actor("ann"), now=True), "ann requested kill without grace"),
     (ev.RestartRequested(actor=Actor("ann")), "ann requested restart"),
     (ev.StacksRequested(actor=Actor("ann"), task=TASK), "ann requested stacks of worker:1"),
+    (
+        ev.RemoteProgramRequested(actor=Actor("ann"), task=TASK, number=1, program="ls", argument_count=2),
+        "ann requested ls with 2 arguments in worker:1",
+    ),
+    (ev.RemoteProgramRequested(actor=Actor("ann"), task=TASK, number=2), "ann requested a shell in worker:1"),
     (ev.LogLevelRequested(actor=Actor("ann"), level="debug"), "ann requested log level debug"),
     (ev.DeadlinePassed(deadline=Deadline.parse("job")), "job"),
     (

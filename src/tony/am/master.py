@@ -21,6 +21,7 @@ from tony.am.executor_instructions import StartMessages, build_container_setup, 
 from tony.am.metrics_store import MetricsStore
 from tony.am.notifications import Notifications
 from tony.am.recovery import find_known_containers
+from tony.am.remote_program_requests import RemoteProgramRequests
 from tony.am.stall_watch import StallWatch
 from tony.am.subscribers import Subscribers
 from tony.am.unconfirmed_ends import UnconfirmedEnds
@@ -45,6 +46,7 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.protocol.message_base import Message
 from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.remote_program_messages import RunInTask
 from tony.protocol.shared_messages import LOG_LEVELS, Done, SetLogLevel
 from tony.protocol.tunnel_messages import JoinTunnel, OpenTunnel
 from tony.rpc.connection import RpcConnection
@@ -117,6 +119,7 @@ class Master:
         self.metrics = MetricsStore(app.state, now, job.folder.metrics, late=late, save_copy=save_copy)
         is_current, overlap = allocator.is_current_attempt, allocator.overlap
         self.executors = Executors(app, attempt, self.feed, now, self.metrics, is_current, overlap)
+        self._remote_programs = RemoteProgramRequests(self.executors.tunnels)
         self.subscribers = Subscribers(self.build_report)
         self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.build_report)
         self._stalls = StallWatch(
@@ -288,6 +291,8 @@ class Master:
                 self._allocator.exclude(host)
             case act.Include(host=host):
                 self._allocator.include(host)
+            case act.StartRequestedProgram(number=number):
+                self._remote_programs.start(number)
             case act.OpenSession(session=session, reason=reason):
                 sentence = describe_opening(reason)
                 log.info("session %d opens: %s", session, sentence)
@@ -388,6 +393,7 @@ class Master:
         self.executors.logs.on_closed(connection)
         self.executors.tunnels.on_closed(connection)
         self.executors.stacks.on_closed(connection)
+        self._remote_programs.on_closed(connection)
 
     def _from_executor(self, connection: RpcConnection, message: Message) -> None:
         if isinstance(message, Attach):
@@ -447,6 +453,10 @@ class Master:
                 self.executors.logs.drop(connection, message)
             case OpenTunnel():
                 self.executors.tunnels.open(connection, message)
+            case RunInTask(actor=actor):
+                requested = self._remote_programs.on_request(connection, message, _parse_user(actor))
+                if requested:
+                    self.feed(requested)
             case _:
                 connection.refuse(Code.BAD_MESSAGE, f"a client may not send {message.kind}")
 

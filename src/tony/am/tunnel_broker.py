@@ -1,4 +1,5 @@
-"""Tunnels from clients to ports of tasks: a connection of a client and one of the task's executor, joined here.
+"""Tunnels from clients to tasks, to ports or to remote programs: a connection of a client and one of the task's
+executor, joined here.
 
 Bytes are forwarded unchanged. If one side does not read, the other side is not read either, so its sender waits: a
 tunnel needs two open files and at most some 200 KiB in each direction. Other messages use the executors' ordinary
@@ -37,6 +38,8 @@ TIMEOUT_SECONDS = 30.0
 #: Maximum characters of short and long texts of an executor.
 _MAX_WORD_CHARACTERS = 100
 _MAX_SENTENCE_CHARACTERS = 1000
+#: What a tunnel to a port carries in either direction.
+_PORT_MESSAGES = (Raw, EndTunnel, TunnelTaken)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,20 +48,26 @@ class _Tunnel:
 
     Attributes:
         word: its id for the executor.
+        from_client, from_executor: the messages that it carries.
         requested_at: when (`clock.monotonic`).
         executor: the executor's connection; None until there is one.
     """
 
     word: str
     task: TaskId
-    port: int
     client: RpcConnection
+    from_client: tuple[type[Message], ...]
+    from_executor: tuple[type[Message], ...]
     requested_at: float
     executor: RpcConnection | None = None
 
     def find_other_end(self, end: RpcConnection) -> RpcConnection | None:
         """Return the other end."""
         return self.executor if end is self.client else self.client
+
+    def may_carry(self, end: RpcConnection, message: Message) -> bool:
+        """Return True if an end may send a message."""
+        return isinstance(message, self.from_client if end is self.client else self.from_executor)
 
 
 class TunnelBroker:
@@ -92,17 +101,39 @@ class TunnelBroker:
     # --- from the wire --------------------------------------------------------------------------------------------
 
     def open(self, client: RpcConnection, message: OpenTunnel) -> None:
-        """Handle a client's request for a tunnel."""
-        reason = self._explain_refusal(message)
+        """Handle a client's request for a tunnel to a port."""
+        if not 0 <= message.port < 2**16:
+            client.send(TunnelFailed(reason=f"there is no port {message.port}"))
+            return
+        port = message.port
+        self.request(
+            client, message.task, lambda word: DialTunnel(tunnel=word, port=port), _PORT_MESSAGES, _PORT_MESSAGES
+        )
+
+    def request(
+        self,
+        client: RpcConnection,
+        task: TaskId,
+        build_request: Callable[[str], Message],
+        from_client: tuple[type[Message], ...],
+        from_executor: tuple[type[Message], ...],
+    ) -> None:
+        """Have a task's executor join a client's connection, or answer the client why not.
+
+        Args:
+            build_request: returns the message to the executor, for a secret id.
+            from_client, from_executor: the messages that the tunnel carries.
+        """
+        reason = self.explain_refusal(task)
         if reason:
             client.send(TunnelFailed(reason=reason))
             return
         word = os.urandom(16).hex()
-        tunnel = _Tunnel(word, message.task, message.port, client, clock.monotonic())
+        tunnel = _Tunnel(word, task, client, from_client, from_executor, clock.monotonic())
         self._by_connection[client] = self._waiting[word] = tunnel
         self._all.add(tunnel)
-        if not self._send(tunnel.task, DialTunnel(tunnel=word, port=message.port)):
-            self._fail(tunnel, f"the executor of {tunnel.task} is not connected")
+        if not self._send(task, build_request(word)):
+            self._fail(tunnel, f"the executor of {task} is not connected")
 
     def join(self, connection: RpcConnection, message: JoinTunnel) -> None:
         """Join the connection of an executor that has reached the port."""
@@ -119,7 +150,7 @@ class TunnelBroker:
         """Handle that an executor could not reach the port."""
         tunnel = self._waiting.get(message.tunnel)
         if tunnel and tunnel.task == task:
-            self._fail(tunnel, message.reason[:_MAX_SENTENCE_CHARACTERS])
+            self._fail(tunnel, message.reason[:_MAX_SENTENCE_CHARACTERS], message.exit_code)
 
     def carry(self, end: RpcConnection, message: Message) -> bool:
         """Forward a message of a tunnel's connection; return False if it belongs to no tunnel."""
@@ -127,16 +158,17 @@ class TunnelBroker:
         if tunnel is None:
             return False
         other = tunnel.find_other_end(end)
-        if other is None or not isinstance(message, Raw | EndTunnel | TunnelTaken):
+        if other is None or not tunnel.may_carry(end, message):
             end.refuse(Code.BAD_MESSAGE, f"a tunnel may not carry {message.kind}")
-        elif isinstance(message, Raw):
+            return True
+        if isinstance(message, Raw):
             other.send_frame(message.frame)
-            if other.is_full and end not in self._held_up:
-                self._held_up[end] = False
-                end.pause_reading()
-                other.call_when_drained(partial(self._resume_reading, end))
         else:
             other.send(message)
+        if other.is_full and end not in self._held_up:
+            self._held_up[end] = False
+            end.pause_reading()
+            other.call_when_drained(partial(self._resume_reading, end))
         return True
 
     def on_closed(self, end: RpcConnection) -> None:
@@ -149,6 +181,14 @@ class TunnelBroker:
                 other.close()
 
     # --- from the AM ----------------------------------------------------------------------------------------------
+
+    def explain_refusal(self, task: TaskId) -> str:
+        """Return why there can be no further tunnel to a task; empty if there can be one."""
+        if task not in self._tasks:
+            return f"the job has no task {task}"
+        if len(self._all) >= (most := self._most(len(self._tasks))):
+            return f"{len(self._all)} tunnels of this job are open already; the maximum is {most}"
+        return ""
 
     def on_executor_lost(self, task: TaskId) -> None:
         """Handle that an executor will not come back."""
@@ -170,22 +210,13 @@ class TunnelBroker:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _explain_refusal(self, message: OpenTunnel) -> str:
-        if message.task not in self._tasks:
-            return f"the job has no task {message.task}"
-        if not 0 <= message.port < 2**16:
-            return f"there is no port {message.port}"
-        if len(self._all) >= (most := self._most(len(self._tasks))):
-            return f"{len(self._all)} tunnels of this job are open already; the maximum is {most}"
-        return ""
-
     def _resume_reading(self, end: RpcConnection) -> None:
         if self._held_up.pop(end, None) is not None:
             end.resume_reading()
 
-    def _fail(self, tunnel: _Tunnel, reason: str) -> None:
+    def _fail(self, tunnel: _Tunnel, reason: str, exit_code: int = 0) -> None:
         self._forget(tunnel)
-        tunnel.client.send(TunnelFailed(reason=reason))
+        tunnel.client.send(TunnelFailed(reason=reason, exit_code=exit_code))
 
     def _forget(self, tunnel: _Tunnel) -> None:
         self._all.discard(tunnel)

@@ -175,6 +175,19 @@ class Include(RequestedAction):
 
 
 @value_class
+class StartRequestedProgram(RequestedAction):
+    """Have an executor start the program of a `RemoteProgramRequested`; nothing, if the client has gone.
+
+    Attributes:
+        number: of the event.
+    """
+
+    kind: ClassVar[str] = "start-remote-program"
+    shows: ClassVar[bool] = True
+    number: int
+
+
+@value_class
 class WakeAt(RequestedAction):
     """Feed `DeadlinePassed` at time `at` (or later). Replaces every earlier WakeAt."""
 
@@ -208,6 +221,7 @@ Action = (
     | ReportFailure
     | Exclude
     | Include
+    | StartRequestedProgram
     | WakeAt
     | Finish
 )

@@ -45,6 +45,11 @@ def _ignore(ctx: StepContext, event: ev.Event) -> None:
     """Ignore an event that is only for readers of the log."""
 
 
+def _start_remote_program(ctx: StepContext, event: ev.RemoteProgramRequested) -> None:
+    """Start a user's program next to a task's own: an action, so that the log has the request first."""
+    ctx.request(act.StartRequestedProgram(number=event.number))
+
+
 _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.AttemptStarted: am_attempts.on_started,
     ev.ContainersFound: am_attempts.on_containers_found,
@@ -69,6 +74,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.KillRequested: job_finish.on_kill,
     ev.RestartRequested: session_restart.on_restart,
     ev.StacksRequested: _ignore,
+    ev.RemoteProgramRequested: _start_remote_program,
     ev.LogLevelRequested: _ignore,
     ev.Snapshot: _ignore,
 }

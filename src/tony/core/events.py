@@ -19,6 +19,7 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.program_exit import ExitStatus
 from tony.model.value_class import value_class
+from tony.units import format_count
 
 
 @value_class
@@ -365,6 +366,29 @@ class StacksRequested(JobRequest):
 
 
 @value_class
+class RemoteProgramRequested(JobRequest):
+    """Run a program in a task's container, for a client.
+
+    Attributes:
+        number: identifies the request in this AM attempt.
+        program: its name without folder; empty for a shell. Nothing else of the command is recorded.
+        argument_count: the number of its arguments.
+    """
+
+    kind: ClassVar[str] = "remote-program-requested"
+    task: TaskId
+    number: int
+    program: str = ""
+    argument_count: int = 0
+
+    @property
+    def what(self) -> str:
+        if not self.program:
+            return f"a shell in {self.task}"
+        return f"{self.program} with {format_count(self.argument_count, 'argument')} in {self.task}"
+
+
+@value_class
 class LogLevelRequested(JobRequest):
     """Change the level of tony's own logs. For the log only."""
 
@@ -429,6 +453,7 @@ Event = (
     | KillRequested
     | RestartRequested
     | StacksRequested
+    | RemoteProgramRequested
     | LogLevelRequested
     | DeadlinePassed
     | ActionFailed

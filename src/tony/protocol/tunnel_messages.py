@@ -66,10 +66,12 @@ class TunnelFailed(Message, kind="tunnel-failed"):
     Attributes:
         tunnel: the executor's; empty for clients.
         reason: for users.
+        exit_code: of a remote program that could not be started, as a shell has it: 126 or 127; else 0.
     """
 
     reason: str
     tunnel: str = ""
+    exit_code: int = 0
 
 
 @value_class
