@@ -1,7 +1,7 @@
 """The task executor: starts the user's program in a container, watches it and reports. Standard library only.
 
     main ─▶ executor ─┬▶ control/  am_connection ─▶ session_protocol, lease (no I/O)
-      │               ├▶ program/stack_dump, output/log_serving: what clients ask for through the AM
+      │               ├▶ program/stack_dump, output/log_serving, remote/: what clients ask for through the AM
       ▼               └▶ task_run ─┬▶ program/  environment, start, processes, exit
     program/watchdog: a second     ├▶ output/   capture, rotation, decisive line
     process that ends the program  ├▶ metrics/  memory, GPUs, steps

@@ -27,6 +27,7 @@ from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import MARKER, find_task_secrets, has_board
 from tony.executor.program.spawn import Reaper
 from tony.executor.program.watchdog import Watchdog
+from tony.executor.remote.remote_programs import RemotePrograms
 from tony.executor.task_run import ProgramRun, RunContext
 from tony.isolated_interpreter import settle
 from tony.linux.port_reservation import PortsExhaustedError
@@ -45,6 +46,7 @@ from tony.protocol.executor_messages import (
 from tony.protocol.launch import LaunchContext, TaskPart
 from tony.protocol.message_base import Message
 from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.remote_program_messages import StartRemoteProgram
 from tony.protocol.shared_messages import SetLogLevel, Stacks
 from tony.protocol.tunnel_messages import DialTunnel
 from tony.rpc.am_address import UnixAddress, parse
@@ -108,12 +110,20 @@ class Executor:
         self._readers = LogReaders(writer, lambda piece: self._connection.send(piece))
         self._ports = TaskPorts(task.port_range, task.wants_tb_port, task.role, task.role_settings.port)
         self._rendezvous = Rendezvous(task.meeting, context.container.work_folder, self._reaper)
+        marker = f"{MARKER}={context.container.marker}"
+        process_tree = ProcessTree(marker, context.container.cgroup, self._list_helpers)
+        self._remote_programs = RemotePrograms(
+            context,
+            reach,
+            process_tree,
+            self._reaper,
+            lambda: self._run.find_environment() if self._run else None,
+            lambda failed: self._connection.send(failed),
+        )
         self._run_context = RunContext(
             context=context,
             environment=environment,
-            process_tree=ProcessTree(
-                f"{MARKER}={context.container.marker}", context.container.cgroup, self._list_helpers
-            ),
+            process_tree=process_tree,
             ports=self._ports,
             reaper=self._reaper,
             writer=writer,
@@ -123,6 +133,7 @@ class Executor:
             sample_interval=lambda: self._protocol.sample_interval,
             mask=mask,
             step_interval=lambda: self._protocol.step_interval,
+            remote_programs=self._remote_programs,
             classpath=_build_hadoop_classpath(context, environment, self._reaper),
         )
         self._reach = reach
@@ -174,6 +185,7 @@ class Executor:
             self._ending = True
             if self._tunnels:
                 self._tunnels.close()
+            self._remote_programs.close()
             if self._reattach_listener:
                 await self._reattach_listener.close()
             if self._run_context.classpath:
@@ -208,6 +220,8 @@ class Executor:
                 self._readers.drop(command)
             case DialTunnel():
                 self._open_tunnel(command)
+            case StartRemoteProgram():
+                self._remote_programs.start(command)
             case DumpStacks(request=request):
                 self._request_stacks(request)
 
@@ -228,7 +242,9 @@ class Executor:
             self._stacks = StackDumper(self._context.container, self._run_context.environment, self._reaper)
         found = replace(answer, name=run.format_file_name(STACKS))
         try:
-            found = await self._stacks.dump(found, self._run_context.process_tree.list_contained(), run.mask)
+            pids = self._run_context.process_tree.list_contained()
+            own = [pid for pid in pids if not self._remote_programs.owns(pid)]
+            found = await self._stacks.dump(found, own, run.mask)
         except Exception as error:  # a failing stack dump must not end the program
             log.exception("stack dump failed: please report this")
             self._connection.send(replace(answer, problem=f"stack dump failed: {error}"))
@@ -331,6 +347,7 @@ class Executor:
             await asyncio.sleep(0.005)
         if self._connection.is_connected:
             await self._readers.finish(_LAST_OUTPUT_SECONDS)
+            await self._remote_programs.finish(_LAST_OUTPUT_SECONDS)
 
     def _extend_watchdog(self) -> None:
         self._watchdog.renew_lease(

@@ -37,6 +37,7 @@ from tony.executor.program.program_environment import (
     find_task_secrets,
 )
 from tony.executor.program.spawn import Reaper, make_executable, spawn
+from tony.executor.remote.remote_programs import RemotePrograms
 from tony.frameworks import registry as frameworks
 from tony.frameworks.framework_interface import TaskView
 from tony.linux import os_errors, process
@@ -91,6 +92,7 @@ class RunContext:
     sample_interval: Callable[[], float]
     mask: SecretMask
     step_interval: Callable[[], float]
+    remote_programs: RemotePrograms
     classpath: HadoopClasspath | None = None
 
 
@@ -142,6 +144,7 @@ class ProgramRun:
         self.mask = run_context.mask
         self._pids: list[int] = []
         self._ends: list[ProcessExit] = []
+        self._environment: Mapping[str, str] = {}
         self._stop: _Stop | None = None
         self._forced = False
         self._output_before_stop: float | None = None
@@ -163,6 +166,10 @@ class ProgramRun:
         """Return True if the program has been started and has not exited."""
         return bool(self._pids) and not self._has_exited()
 
+    def find_environment(self) -> Mapping[str, str] | None:
+        """Return the environment of its first process; None if the program does not run, or is stopping."""
+        return self._environment if self.is_running and self._stop is None else None
+
     def format_file_name(self, kind: str) -> str:
         """Return the name of a log file of this task attempt: `worker-0.s1.t1.<kind>`."""
         return LogName(self._task.role, self._task.index, self._command.session, self._command.try_, kind).file
@@ -175,7 +182,7 @@ class ProgramRun:
         if self._stop is None or self._stop.is_internal:
             self._stop = _Stop(reason, deadline, grace, is_internal=False)
             self._output_before_stop = self.output.last if self.output else None
-            self._process_tree.signal(signal.SIGTERM)
+            self._request_exit()
         elif deadline < self._stop.deadline:
             self._stop = _Stop(self._stop.reason, deadline, grace, is_internal=False)
         self._changed.set()
@@ -218,6 +225,7 @@ class ProgramRun:
                 each.cancel()
         self.ended = self._ends[-1].at if len(self._ends) == len(self._pids) else clock.monotonic()
         left = await self._find_left_behind()
+        self._run_context.remote_programs.hang_up(self._describe_end())
         undead = await self._process_tree.end()
         await self._wait_reaped()
         await output.wait_ended(_DRAIN_SECONDS)
@@ -277,6 +285,7 @@ class ProgramRun:
         command, container = self._command, self._container
         self._progress = self._open_progress_listener()
         argv, envs = self._prepare(classpath)
+        self._environment = envs[0]
         if isinstance(self._task.command, str):
             make_executable(argv[-1], container.work_folder)
         output = self.output = self._open_output(len(envs))
@@ -384,8 +393,15 @@ class ProgramRun:
             log.info("process %d of %d failed; the others are stopped", number, len(self._pids))
             grace = self._task.stop_grace
             self._stop = _Stop("", clock.monotonic() + grace, grace, is_internal=True)
-            self._process_tree.signal(signal.SIGTERM)
+            self._request_exit()
         self._changed.set()
+
+    def _request_exit(self) -> None:
+        self._process_tree.signal(signal.SIGTERM)
+        self._run_context.remote_programs.hang_up(f"{self._task.id} is stopping")
+
+    def _describe_end(self) -> str:
+        return f"the program of {self._task.id} has exited"
 
     def _on_other_exit(self, status: int, usage: struct_rusage) -> None:
         self._count(usage)
@@ -399,6 +415,7 @@ class ProgramRun:
         """Return names of processes that it left running, without helpers that exit a moment later."""
         if self._stop is not None or self._memory_monitor.exceeded is not None:
             return []
+        await self._run_context.remote_programs.end(self._describe_end())
         deadline = clock.monotonic() + _HELPER_EXIT_SECONDS
         while left := self._list_left_behind():
             if clock.monotonic() >= deadline:

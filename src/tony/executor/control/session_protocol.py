@@ -35,6 +35,7 @@ from tony.protocol.executor_messages import (
 )
 from tony.protocol.message_base import Message
 from tony.protocol.output_messages import DropLog, ReadLog
+from tony.protocol.remote_program_messages import StartRemoteProgram
 from tony.protocol.shared_messages import SetLogLevel
 from tony.protocol.tunnel_messages import DialTunnel
 
@@ -166,7 +167,9 @@ class SessionProtocol:
             case ReleaseExecutor():
                 self._released = is_current = True
             case _:
-                is_current = isinstance(message, SetLogLevel | ReadLog | DropLog | DialTunnel | DumpStacks)
+                is_current = isinstance(
+                    message, SetLogLevel | ReadLog | DropLog | DialTunnel | DumpStacks | StartRemoteProgram
+                )
         if is_current:
             return message
         self._ignore()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import signal
 import stat
 import subprocess
+import termios
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from resource import struct_rusage
@@ -34,11 +36,22 @@ Ended = Callable[[int, struct_rusage], None]
 
 
 def spawn(
-    argv: Sequence[str], env: Mapping[str, str], folder: str, groups: Sequence[str], stdout: int, stderr: int
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    folder: str,
+    groups: Sequence[str],
+    stdout: int,
+    stderr: int,
+    stdin: int = subprocess.DEVNULL,
+    *,
+    controls_terminal: bool = False,
 ) -> int:
     """Start a process in its own session and process group, and in its control group before it runs any code.
 
     Call it from the one thread that lives as long as the executor: the process dies with that thread.
+
+    Args:
+        controls_terminal: `stdin` is a terminal, which becomes the controlling one of the session.
 
     Returns:
         Its pid; the caller waits for it.
@@ -53,10 +66,12 @@ def spawn(
     def prepare() -> None:
         process.die_with_parent(parent)
         container_cgroup.enter(groups, 0)
+        if controls_terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     try:
         with oom_score.get_own_score().children(oom_score.OomScoreOffset.PROGRAM):
-            return _start(argv, env, folder, stdout, stderr, prepare)
+            return _start(argv, env, folder, stdout, stderr, prepare, stdin)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise LaunchFailedError(describe_spawn_error(argv[0], error, folder, env.get("PATH", os.defpath))) from error
 
@@ -68,10 +83,11 @@ def _start(
     stdout: int,
     stderr: int,
     prepare: Callable[[], None] | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> int:
     child = subprocess.Popen(
         argv,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=stdout,
         stderr=stderr,
         cwd=folder,

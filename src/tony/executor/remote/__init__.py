@@ -1,0 +1,1 @@
+"""Remote programs: users' commands in the task's container, next to its program (`tony exec`, `tony shell`)."""
