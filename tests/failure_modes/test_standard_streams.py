@@ -33,7 +33,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "compare": ("compare {job} {job}", "compare {job} {job} --json"),
     "kill": ("kill {job}",),
     **{name: (f"{name} --help",) for name in ("restart", "stacks", "log-level")},
-    "proxy": ("proxy --help",),
+    **{name: (f"{name} --help",) for name in ("exec", "shell", "proxy")},
     **{name: (f"{name} --help",) for name in ("cluster-submit", "local-submit", "notebook-submit")},
     "list": ("list", "list --json"),
     "portal": ("portal token", "portal token --json", "portal --help"),

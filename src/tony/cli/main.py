@@ -59,6 +59,8 @@ COMMAND_GROUPS = {
     "Act": {
         "kill": "Kill a job (also: stop, cancel).",
         "restart": "Restart all tasks of a job.",
+        "exec": "Run a program in the container of a running task.",
+        "shell": "Open a shell in the container of a running task.",
         "proxy": "Forward a local port to a port of a task.",
         "log-level": "Change the log level of a running job.",
         "pin": "Protect a job's history from `tony purge`.",

@@ -19,13 +19,12 @@ from tony.address import format_host
 from tony.errors import ConnectionFailedError, TonyError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.failure_text import format_outcome
-from tony.jobs.log_files import select_named_tasks
+from tony.jobs.log_files import select_one_task
 from tony.jobs.status import job_status
 from tony.jobs.tunnel_client import open_tunnel
 from tony.linux.socket_owners import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.state_directory import Home, JobFolder
-from tony.model.submission_record import JobRecord
 from tony.rpc.sockets import describe_error
 from tony.rpc.tunnel import reset
 
@@ -163,7 +162,7 @@ async def open_proxy(
         UserError: there is no such task, the job has ended, or the port is not available.
     """
     record = record_of(home, job_id)
-    task = _parse_task(record, target)
+    task = select_one_task(job_id, record.spec.task_ids, target)
     report = await job_status.load_report(home, job_id)
     if report.state.ended:
         raise UserError(f"cannot forward to an ended job: {format_outcome(report)}")
@@ -178,13 +177,6 @@ async def open_proxy(
             return proxy
     await proxy.listen(address, port or 0)
     return proxy
-
-
-def _parse_task(record: JobRecord, word: TaskId | str) -> TaskId:
-    found = select_named_tasks(record.job_id, record.spec.task_ids, (word,)) or frozenset()
-    if len(found) > 1:
-        raise UserError(f"role {word} has {len(found)} tasks; name one of them: {word}:0")
-    return TaskId.parse(next(iter(found)))
 
 
 def _is_local(host: str) -> bool:

@@ -82,6 +82,18 @@ def select_named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[TaskId
     return frozenset(chosen) or None
 
 
+def select_one_task(job: str, tasks: Sequence[TaskId], word: TaskId | str) -> TaskId:
+    """Return the task named by `word`: `worker:0`, or a role that has one task.
+
+    Raises:
+        UserError: the job has no such task, or the role has several.
+    """
+    found = select_named_tasks(job, tasks, (word,)) or frozenset()
+    if len(found) > 1:
+        raise UserError(f"role {word} has {len(found)} tasks; name one of them: {word}:0")
+    return TaskId.parse(next(iter(found)))
+
+
 def find_log_files(folder: Path, selection: Selection) -> list[LogName]:
     """Return the selected log files in `folder`, sorted."""
     try:
