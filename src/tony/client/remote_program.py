@@ -115,7 +115,9 @@ class RemoteProgramClient:
                     case RemoteProgramExited() as exited:
                         return exited
                     case None:
-                        raise ConnectionFailedError("the connection to the application master broke")
+                        raise ConnectionFailedError(
+                            "the connection to the application master, or from there to the executor, broke"
+                        )
                     case other:
                         raise ProtocolError(Code.BAD_MESSAGE, f"a remote program may not send {other.kind}")
         finally:
@@ -231,7 +233,7 @@ async def _explain_break(home: Home, job_id: str, task: TaskId, error: Connectio
     if report and report.state.ended:
         return InfraError(f"the program in {task} was ended with the job: job {job_id} {report.state.value}")
     return ConnectionFailedError(
-        f"{error}: the program in {task} was ended; if the job continues, start it again (tony status {job_id})"
+        f"{error}: the program in {task} was ended. If the task continues, start it again; see: tony status {job_id}"
     )
 
 

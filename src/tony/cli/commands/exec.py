@@ -29,7 +29,7 @@ def command(job: str, task: str, words: tuple[str, ...]) -> int:
     """
     argv = tuple(os.fsencode(word) for word in (words[1:] if words[0] == "--" else words))
     if not argv:
-        raise click.UsageError("name a command: tony exec JOB TASK -- COMMAND...")
+        raise click.UsageError("there is no command after `--`")
     home, name = job_id(job)
     # late: help and completion do not wait for what talks to a job
     from tony.cli.remote_program import run_remote_program
