@@ -35,7 +35,7 @@ from tony.protocol.remote_program_messages import (
     WindowSize,
     build_piece,
 )
-from tony.protocol.tunnel_messages import EndTunnel, JoinTunnel, TunnelFailed, TunnelOpened
+from tony.protocol.tunnel_messages import EndTunnel, JoinTunnel, OpenTunnel, TunnelFailed, TunnelOpened
 from tony.rpc.client_connection import connect
 
 WORKER = TaskId("worker", 0)
@@ -121,6 +121,16 @@ def test_one_program_for_each_connection_and_a_bounded_number() -> None:
     scene.client = FakeConnection()
     assert scene.ask() is None
     assert "the maximum is 1" in cast(TunnelFailed, scene.client.taken()[0]).reason
+
+
+def test_a_connection_that_became_a_tunnel_meanwhile() -> None:
+    """The tunnel stays, and is the only one."""
+    scene = Scene()
+    assert scene.ask()
+    scene.tunnels.open(scene.client.me, OpenTunnel(task=WORKER, port=8888))
+    scene.requests.start(1)
+    assert scene.client.taken() == [TunnelFailed(reason="this connection is a tunnel already")]
+    assert (len(scene.told), len(scene.tunnels)) == (1, 1)
 
 
 def test_without_an_executor_it_fails() -> None:

@@ -1,5 +1,4 @@
-"""Tunnels from clients to tasks, to ports or to remote programs: a connection of a client and one of the task's
-executor, joined here.
+"""Tunnels from clients to ports and remote programs of tasks: a client's connection, joined with an executor's.
 
 Bytes are forwarded unchanged. If one side does not read, the other side is not read either, so its sender waits: a
 tunnel needs two open files and at most some 200 KiB in each direction. Other messages use the executors' ordinary
@@ -124,7 +123,8 @@ class TunnelBroker:
             build_request: returns the message to the executor, for a secret id.
             from_client, from_executor: the messages that the tunnel carries.
         """
-        reason = self.explain_refusal(task)
+        is_used = client in self._by_connection
+        reason = "this connection is a tunnel already" if is_used else self.explain_refusal(task)
         if reason:
             client.send(TunnelFailed(reason=reason))
             return
@@ -136,7 +136,7 @@ class TunnelBroker:
             self._fail(tunnel, f"the executor of {task} is not connected")
 
     def join(self, connection: RpcConnection, message: JoinTunnel) -> None:
-        """Join the connection of an executor that has reached the port."""
+        """Join the connection of an executor that has reached the port, or started the program."""
         tunnel = self._waiting.pop(message.tunnel, None)
         if tunnel is None:
             connection.refuse(Code.STALE, "this tunnel is not expected")
@@ -147,7 +147,7 @@ class TunnelBroker:
         tunnel.client.send(TunnelOpened(address=message.address[:_MAX_WORD_CHARACTERS]))
 
     def on_failed(self, task: TaskId, message: TunnelFailed) -> None:
-        """Handle that an executor could not reach the port."""
+        """Handle that an executor could not reach the port, or start the program."""
         tunnel = self._waiting.get(message.tunnel)
         if tunnel and tunnel.task == task:
             self._fail(tunnel, message.reason[:_MAX_SENTENCE_CHARACTERS], message.exit_code)
