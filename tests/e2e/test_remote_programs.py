@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import termios
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.lab import CEILING, TONY, Lab, until
 from tests.e2e.typed_terminal import type_at
-from tony.linux.process import with_marker
+from tony.linux.process import command_of, with_marker
 
 pytestmark = pytest.mark.e2e
 
@@ -30,6 +29,10 @@ def run(lab: Lab, job: str, *words: str, text: bytes = b"") -> subprocess.Comple
     return subprocess.run(
         argv, input=text, env=lab.env, cwd=lab.root, capture_output=True, timeout=CEILING, check=False
     )
+
+
+def is_running(command: str, job: str) -> bool:
+    return any(command_of(pid) == command for pid in with_marker(f"TONY_TASK={job}/"))
 
 
 def test_exec(lab: Lab) -> None:
@@ -58,10 +61,13 @@ def test_exec(lab: Lab) -> None:
     sleeper.send_signal(signal.SIGINT)
     assert sleeper.communicate(timeout=CEILING) == ("", "")
     assert sleeper.returncode == 130
-    killed = lab.follow("exec", job, "worker:1", "--", "bash", "-c", "trap '' HUP TERM INT; echo up; setsid sleep 3602")
-    assert killed.stdout is not None
-    assert killed.stdout.readline() == "up\n"
-    killed.kill()
+    script = "trap 'echo ignored' INT; trap '' HUP TERM; setsid sleep 3602 & echo up; while true; do wait; done"
+    stubborn = lab.follow("exec", job, "worker:1", "--", "bash", "-c", script)
+    assert stubborn.stdout is not None
+    for line in ("up", "ignored"):
+        assert stubborn.stdout.readline() == f"{line}\n"
+        stubborn.send_signal(signal.SIGINT)
+    assert stubborn.wait(CEILING) == 130
     until(
         lambda: not {*with_marker("TONY_REMOTE_PROGRAM=")} & {*with_marker(f"TONY_TASK={job}/")},
         "its programs have ended",
@@ -91,15 +97,15 @@ def test_shell(lab: Lab) -> None:
     """A terminal of the same size, also after a change; the own one is as before at the end."""
     job = started(lab)
     with type_at([TONY, "shell", job, "worker:0"], lab.env, lab.root) as terminal:
-        termios.tcsetwinsize(terminal._number, (31, 97))
+        terminal.resize(31, 97)
         until(lambda: not terminal.has_echo(), "the terminal is raw")
         terminal.type(b"stty size; echo $TASK_INDEX-$OWN; tty | cut -c 1-8\r")
         terminal.wait_shown("31 97\r\n0-variable\r\n/dev/pts\r\n")
-        termios.tcsetwinsize(terminal._number, (41, 87))
+        terminal.resize(41, 87)
         terminal.type(b"until test \"$(stty size)\" = '41 87'; do sleep 0.01; done; echo re''sized\r")
         terminal.wait_shown("resized\r\n")
         terminal.type(b"sleep 3601\r")
-        terminal.wait_shown("sleep 3601")
+        until(lambda: is_running("sleep 3601", job), "bash has started it")
         terminal.type(b"\x03")
         terminal.type(b"exit 5\r")
         assert terminal.wait_exit() == 5

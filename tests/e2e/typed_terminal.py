@@ -44,6 +44,9 @@ class TypedTerminal:
         """Whether keys are shown, as they are outside of a question."""
         return bool(termios.tcgetattr(self._number)[3] & termios.ECHO)
 
+    def resize(self, rows: int, columns: int) -> None:
+        termios.tcsetwinsize(self._number, (rows, columns))
+
     def _read(self) -> bool:
         if not select.select([self._number], [], [], 0.05)[0]:
             return False

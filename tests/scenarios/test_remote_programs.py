@@ -1,4 +1,4 @@
-"""`tony exec` on every scheduler: only the AM has to be reachable; what it costs the task, and its end."""
+"""`tony exec` on a cluster: with TLS, through an AM in a container, recorded in HDFS before it starts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from tests.e2e.lab import CEILING, TONY, Lab, until
+from tests.scenarios.conftest import only_on
 from tony.linux.process import with_marker
 
 pytestmark = pytest.mark.e2e
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.e2e
 UP = "import os, time; open(os.environ['OUT'] + '/up', 'w'); time.sleep(3600)"
 
 
+@only_on("yarn", why="tests/e2e/test_remote_programs.py does the same and more on local")
 def test_a_program_next_to_the_tasks_own(lab: Lab) -> None:
     """It has the task's environment and folder, carries data both ways, and ends with the job."""
     job = lab.detach(lab.roles(UP, "[roles.worker]\ninstances = 1\n", OWN="value"))

@@ -19,6 +19,7 @@ from tony.protocol.remote_program_messages import RemoteProgramExited
 #: A signal's exit code in a shell is 128 and its number.
 _SIGNAL_BASE = 128
 _MAX_EXIT_CODE = 255
+_MAX_REASON_CHARACTERS = 1000
 
 
 async def run_remote_program(
@@ -46,7 +47,7 @@ async def run_remote_program(
     if isinstance(exited, int):
         return _SIGNAL_BASE + exited
     if exited.reason:
-        warn(f"the program was ended: {exited.reason}")
+        warn(f"the program was ended: {exited.reason[:_MAX_REASON_CHARACTERS]}")
     return exited.code if 0 <= exited.code <= _MAX_EXIT_CODE else 1
 
 

@@ -110,7 +110,7 @@ class RemoteProgramClient:
                     case Raw() as piece:
                         await self._write(piece)
                     case InputTaken(size=size):
-                        self._credit += size
+                        self._credit = min(self._credit + max(0, size), INPUT_WINDOW_BYTES)
                         self._has_credit.set()
                     case RemoteProgramExited() as exited:
                         return exited

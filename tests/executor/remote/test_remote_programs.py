@@ -262,7 +262,7 @@ def test_a_terminal(master: Master, running: Guest) -> None:
     end.wait_read("44 65535\r\n")
     end.write("sleep 3601\n")
     end.wait_read("sleep 3601")
-    master.until(lambda: any("sleep 3601" in process.command_of(pid) for pid in running.programs()))
+    master.until(lambda: any(process.command_of(pid) == "sleep 3601" for pid in running.programs()))
     end.write("\x03")
     end.write("exit 9\n")
     assert end.wait() == RemoteProgramExited(code=9)
