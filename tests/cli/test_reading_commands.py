@@ -576,8 +576,8 @@ class TestSettings:
         assert tony("settings", "nothing-like-it").code == 2
 
     def test_the_setting_of_one_role(self, tony: Tony) -> None:
-        for words in (["roles.worker.memory"], ["<role>", "memory"]):
-            assert [row["name"] for row in tony("settings", *words, "--json").json] == ["roles.<role>.memory"]
+        for words in (["roles.worker.vcores"], ["<role>", "vcores"]):
+            assert [row["name"] for row in tony("settings", *words, "--json").json] == ["roles.<role>.vcores"]
 
     def test_as_a_page_of_the_docs(self, tony: Tony) -> None:
         assert tony("settings", "--markdown").out.startswith("# Settings\n")

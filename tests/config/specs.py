@@ -10,7 +10,18 @@ import tomlkit
 from hypothesis import strategies as st
 
 from tony.config.table.converted_settings import RESERVED_ENV
-from tony.model.job_spec import MIB, NOTICES, Command, JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import (
+    MIB,
+    NOTICES,
+    Command,
+    JobSpec,
+    MemoryGrowth,
+    Notify,
+    Resources,
+    Role,
+    TimeoutAfter,
+    Timeouts,
+)
 from tony.model.masking import is_secret
 from tony.model.placeholders import check
 from tony.model.setting_choices import (
@@ -99,6 +110,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         no_retry_on=draw(_codes),
         min_uptime=draw(_limits),
         restart_grace=draw(st.none() | durations),
+        memory_on_oom=draw(_growth),
         distributed_mode=mode,
         stop_on=draw(st.sampled_from(StopOn)) if chief and not sidecars else StopOn.ALL,
         failure_policy=draw(st.sampled_from(FailurePolicy)),
@@ -132,6 +144,9 @@ _notify = st.just(Notify()) | st.builds(
     on=st.lists(st.sampled_from(NOTICES), max_size=3).map(tuple),
 )
 _waits = st.none() | durations
+_growth = st.just(MemoryGrowth()) | st.builds(
+    MemoryGrowth, factor=st.sampled_from([1.1, 1.5, 2.0, 10.0]), up_to=st.integers(MIB, 2**50)
+)
 _role_settings: st.SearchStrategy[Mapping[str, Any]] = st.fixed_dictionaries(
     {}, optional={"placement": texts, "placement_tags": st.lists(texts, max_size=2).map(tuple), "mounts": texts}
 ).map(lambda own: {"yarn": own} if own else {})
@@ -162,13 +177,14 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         group = draw(st.sampled_from(possible))
         limit = TimeoutAfter(group=group, limit=draw(durations), on_timeout=draw(st.sampled_from(OnTimeout)))
     instances = draw(st.integers(1, 10_000))
+    memory = draw(st.integers(MIB, 2**50))
     return Role(
         instances=instances,
         min_instances=draw(st.none() | st.integers(1, instances - 1)) if instances > 1 else None,
         command=draw(st.none() | commands),
         kind=draw(st.sampled_from(RoleKind)),
         resources=Resources(
-            memory=draw(st.integers(MIB, 2**50)),
+            memory=memory,
             vcores=draw(st.integers(1, 64)),
             gpus=draw(st.integers(0, 8)),
             others=draw(st.dictionaries(st.sampled_from(["yarn.io/fpga", "licence", "a.org/tape-drive"]), _counts)),
@@ -182,6 +198,7 @@ def _roles(draw: st.DrawFn, before: list[str], name: str, groups: dict[str, list
         stop_grace=draw(st.none() | durations),
         no_retry_on=draw(st.none() | _codes),
         restart_grace=draw(st.none() | durations),
+        memory_on_oom=draw(st.none() | st.builds(MemoryGrowth, up_to=st.integers(memory + 1, 2**51))),
         port_range=draw(st.none() | ports),
         port=draw(st.sampled_from(ReservedPort)),
         procs_per_task=draw(st.integers(1, 1024)),
@@ -259,9 +276,13 @@ def _scheduler(spec: JobSpec) -> dict[str, Any]:
 def _common(owner: JobSpec | Role) -> dict[str, Any]:
     command = list(owner.command) if isinstance(owner.command, tuple) else owner.command
     grace, restart_grace = owner.stop_grace, owner.restart_grace
+    growth = owner.memory_on_oom
     return {
         "command": command,
         "python": owner.python,
+        "memory_on_oom": {"factor": growth.factor, "up_to": format_exact_size(growth.up_to)}
+        if growth and growth.up_to is not None
+        else None,
         "env": dict(owner.env),
         "stop_grace": None if grace is None else format_exact_duration(grace),
         "restart_grace": None if restart_grace is None else format_exact_duration(restart_grace),

@@ -18,7 +18,7 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state_digest import build_fingerprint
 from tony.model.actor import Actor
 from tony.model.ids import TaskId
-from tony.model.job_spec import GIB, JobSpec, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import GIB, JobSpec, MemoryGrowth, Role, TimeoutAfter, Timeouts
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import (
     AfterCondition,
@@ -85,6 +85,7 @@ def random_job(chance: Random) -> JobSpec:
         distributed_mode=mode,
         failure_policy=chance.choice(list(FailurePolicy)),
         timeouts=Timeouts(**{name: chance.choice(limits) for name, limits in _LIMITS.items()}),
+        memory_on_oom=MemoryGrowth(up_to=chance.choice((None, None, 2 * GIB))),
     )
 
 

@@ -33,7 +33,7 @@ TOLD = {
         "status",
         "note",
     },
-    RoleState: {"name", "spec", "tasks", "counts", "held", "arrived", "used"},
+    RoleState: {"name", "spec", "tasks", "counts", "held", "arrived", "used", "used_memory"},
     GrantedContainer: {"id", "host", "since"},
     State: {
         *("job_id", "spec", "chief"),  # what the machine was made with

@@ -58,7 +58,7 @@ def build_task_part(
         procs={name: r.procs_per_task for name, r in spec.effective_roles.items()},
         chief=spec.chief,
         num_tasks=spec.tracked_count,
-        memory=role.resources.memory,
+        memory=role.resources.memory if launch.memory is None else launch.memory,
         gpus=role.resources.gpus,
         wants_tb_port=task == board or changes,
         board=board if changes else None,

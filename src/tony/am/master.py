@@ -266,6 +266,8 @@ class Master:
                 self.start_task(self._reconcile())
             case act.SetDemand(role=role, total=total):
                 self._allocator.set_demand(role, total)
+            case act.SetMemory(role=role, memory=memory):
+                self._allocator.set_memory(role, memory)
             case act.Launch():
                 self.start_task(self._launch(action))
             case act.Renew(task=task, session=session):
@@ -471,7 +473,11 @@ class Master:
 def _on_failure_classified(action: act.ReportFailure) -> ev.FailureClassified:
     failure = action.failure
     return ev.FailureClassified(
-        task=failure.task, failure=failure.reason, decision=action.decision, reason=action.reason
+        task=failure.task,
+        failure=failure.reason,
+        decision=action.decision,
+        reason=action.reason,
+        memory=action.memory,
     )
 
 

@@ -67,6 +67,7 @@ def find_known_containers(app: Application) -> list[KnownContainer]:
             id=held.id,
             role=held.role,
             host=held.host,
+            memory=held.memory,
             task=held.task,
             executor_pid=state.tasks[held.task].executor_pid if held.task else None,
         )

@@ -14,6 +14,7 @@ from tony.config.checks.notes import (
     Note,
     default_kind_notes,
     default_kind_source,
+    find_idle_memory_growth,
     find_idle_waits,
     find_unused_parameters,
     summarize_notes,
@@ -210,6 +211,7 @@ def _resolve(stack: _LayerStack, known: Branch, param_layer: Layer, cwd: Path) -
         raise ConfigError([_with_short_key(problem) for problem in _limit_problems(_sort_problems(problems))])
     notes = (
         *find_idle_waits(spec, values, own),
+        *find_idle_memory_growth(spec, values, own),
         *default_kind_notes(spec, sources),
         *find_unused_parameters(spec, values),
     )

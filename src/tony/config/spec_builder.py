@@ -11,19 +11,20 @@ from tony.config.checks.start_order import iterate_conditions
 from tony.config.table.converted_settings import ValueTable
 from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key
-from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import JobSpec, MemoryGrowth, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.setting_choices import OnTimeout
 
-_NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {
+_NESTED: Mapping[str, type[Timeouts | Resources | Notify | MemoryGrowth]] = {
     "timeouts": Timeouts,
     "resources": Resources,
     "notify": Notify,
+    "memory_on_oom": MemoryGrowth,
 }
 
 
 def build(values: ValueTable, default_name: str) -> JobSpec:
     """Return the job with all defaults filled in."""
-    fields = _fields(values, ()) | _fields(values, ("notify",))
+    fields = _fields(values, ()) | _fields(values, ("notify",)) | _fields(values, ("memory_on_oom",))
     fields.setdefault("name", default_name)
     scheduler = values.value(("scheduler", "name")) or JobSpec().scheduler
     return JobSpec(
@@ -50,6 +51,7 @@ def _role(values: ValueTable, name: str) -> Role:
         env=values.list_children((*place, "env")),
         exports=values.list_children((*place, "exports")),
         after={other: condition for _, _, other, condition in iterate_conditions(values, name)},
+        memory_on_oom=_memory_growth(values, place),
         timeout_after=_timeout_after(values.list_children((*place, "timeout_after"))),
         scheduler_settings={
             key[-1]: own
@@ -57,6 +59,12 @@ def _role(values: ValueTable, name: str) -> Role:
             if key[:-1] == place and (node := find(key)) and node.is_scheduler
         },
     )
+
+
+def _memory_growth(values: ValueTable, place: Key) -> MemoryGrowth | None:
+    """Return the growth of a role that has settings of its own; what it does not set is as in the job."""
+    own = values.list_children((*place, "memory_on_oom"))
+    return MemoryGrowth(**{**values.list_children(("memory_on_oom",)), **own}) if own else None
 
 
 def _timeout_after(values: Mapping[str, Any]) -> TimeoutAfter | None:

@@ -45,14 +45,28 @@ class SetDemand(RequestedAction):
 
 
 @value_class
+class SetMemory(RequestedAction):
+    """Request `memory` bytes for each further container of a role."""
+
+    kind: ClassVar[str] = "set-memory"
+    role: str
+    memory: int
+
+
+@value_class
 class Launch(RequestedAction):
-    """Start the executor of a task in a granted container."""
+    """Start the executor of a task in a granted container.
+
+    Attributes:
+        memory: bytes of the container; None: as the job says.
+    """
 
     kind: ClassVar[str] = "launch"
     shows: ClassVar[bool] = True
     container: str
     task: TaskId
     session: int
+    memory: int | None = None
 
 
 @value_class
@@ -150,12 +164,14 @@ class ReportFailure(RequestedAction):
 
     Attributes:
         reason: why that was decided, one sentence.
+        memory: as in `FailureClassified`.
     """
 
     kind: ClassVar[str] = "verdict"
     failure: Failure
     decision: FailureResponse
     reason: str
+    memory: int | None = None
 
 
 @value_class
@@ -210,6 +226,7 @@ class Finish(RequestedAction):
 Action = (
     Reconcile
     | SetDemand
+    | SetMemory
     | Launch
     | Renew
     | Publish

@@ -98,12 +98,17 @@ class Excluded(LoggedEvent):
 
 @value_class
 class Granted(LoggedEvent):
-    """The scheduler granted a container."""
+    """The scheduler granted a container.
+
+    Attributes:
+        memory: its bytes; None: as many as were requested.
+    """
 
     kind: ClassVar[str] = "granted"
     container: str
     role: str
     host: str
+    memory: int | None = None
 
 
 @value_class
@@ -305,6 +310,7 @@ class FailureClassified(LoggedEvent):
         task: the task that failed; None if it was no single task.
         failure: what happened, one sentence.
         reason: why, and whether it counts against `max_restarts`.
+        memory: bytes with which each task of its role is requested from now on, if that has changed (`memory_on_oom`).
     """
 
     kind: ClassVar[str] = "judged"
@@ -312,6 +318,7 @@ class FailureClassified(LoggedEvent):
     failure: str
     decision: FailureResponse
     reason: str
+    memory: int | None = None
 
 
 @value_class

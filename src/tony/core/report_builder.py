@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tony.core.application import Application
@@ -20,7 +20,7 @@ from tony.core.sentences import (
 from tony.core.state import RoleState, State, Task
 from tony.model.failure import Failure
 from tony.model.ids import TaskId
-from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
+from tony.model.job_report import AmReport, JobReport, RaisedMemory, Restarts, RoleSize, TaskReport, Used
 from tony.model.job_spec import GIB
 from tony.model.program_exit import ExitStatus
 from tony.model.setting_choices import RoleKind
@@ -102,6 +102,7 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         previous_failure=_find_failure(state.session_reason),
         restarting=describe_restart(state.restart) if state.restart and state.job is JobState.RESTARTING else "",
         sizes=tuple(_build_role_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
+        raised_memory=tuple(_list_raised_memory(state)),
         queue=state.spec.queue,
         tags=state.spec.all_tags,
         used=_sum_used(state, now),
@@ -130,18 +131,27 @@ def _sum_used(state: State, now: float) -> Used:
     """Sum up the resources used; containers that have not ended count up to the job's end, or to now."""
     until = now if state.ended_at is None else state.ended_at
     seconds = {name: role.used for name, role in state.roles.items()}
+    memory = sum(role.used_memory for role in state.roles.values())
     for container in state.containers.values():
         if container.role in seconds:
-            seconds[container.role] += max(0.0, until - container.since)
-    gpus = memory = cores = 0.0
+            held = max(0.0, until - container.since)
+            seconds[container.role] += held
+            memory += held * container.memory
+    gpus = cores = 0.0
     for name, held in seconds.items():
         resources = state.roles[name].spec.resources
         gpus += held * resources.gpus
-        memory += held * resources.memory
         cores += held * resources.vcores
     return Used(
         gpu_hours=round(gpus / 3600, 6), gb_hours=round(memory / GIB / 3600, 6), core_hours=round(cores / 3600, 6)
     )
+
+
+def _list_raised_memory(state: State) -> Iterator[RaisedMemory]:
+    for role in state.roles.values():
+        requested = role.spec.resources.memory
+        if role.memory != requested:
+            yield RaisedMemory(role=role.name, memory=role.memory, requested=requested)
 
 
 def _build_role_size(role: RoleState) -> RoleSize:

@@ -52,6 +52,7 @@ class Task:
         note: what users should know about it.
 
         container, host: where its executor was launched.
+        memory: bytes of its last container; 0 before the first.
         listens: where a later AM attempt can call its executor; empty if the executor connects by itself.
         started: its program was seen to run in this session; pid: its process id, as long as it runs.
         launches: containers that ended in this session before the program was started.
@@ -78,6 +79,7 @@ class Task:
     # Observed:
     container: str | None = None
     host: str | None = None
+    memory: int = 0
     incarnation: str | None = None
     executor_pid: int | None = None
     listens: str = ""
@@ -115,6 +117,7 @@ class GrantedContainer:
         task: the task whose executor was launched in it; None if none was, or if that task no longer needs it.
         is_end_unconfirmed: its end cannot be confirmed; see `steps/container_loss.py`.
         since: when it was granted.
+        memory: its bytes, as requested.
     """
 
     id: str
@@ -124,6 +127,7 @@ class GrantedContainer:
     intent: ContainerIntent = ContainerIntent.HELD
     is_end_unconfirmed: bool = False
     since: float = 0.0
+    memory: int = 0
 
     @property
     def is_released(self) -> bool:
@@ -162,6 +166,7 @@ class RoleState:
         waiting: indexes of the tasks that need a container: those that are `requested`, and between two sessions those
             that will be.
         left_out: indexes of the tasks that do not take part in this session.
+        memory: bytes requested for each further container; more than in the job after a task was killed for memory.
 
         counts: number of tasks in each state.
         started: tasks whose program has been started in this session.
@@ -170,6 +175,7 @@ class RoleState:
         held: containers of its tasks that were not released.
         arrived: indexes of the tasks that are `registered` now: avoids a search among thousands.
         used: container seconds of the containers that have ended.
+        used_memory: their byte seconds.
     """
 
     name: str
@@ -185,6 +191,7 @@ class RoleState:
     demand: int = 0
     waiting: WaitingIndexes = field(default_factory=WaitingIndexes)
     left_out: set[int] = field(default_factory=set)
+    memory: int = 0
     # Observed:
     started: int = 0
     unstarted: int = 0
@@ -192,6 +199,7 @@ class RoleState:
     held: int = 0
     arrived: set[int] = field(default_factory=set)
     used: float = 0.0
+    used_memory: float = 0.0
 
     @property
     def total(self) -> int:
@@ -349,7 +357,7 @@ class State:
             tasks = [Task(TaskId(name, index)) for index in range(role.instances)]
             counts = dict.fromkeys(TaskState, 0)
             counts[TaskState.PENDING] = len(tasks)
-            self.roles[name] = RoleState(name, role, role.kind, tasks, counts)
+            self.roles[name] = RoleState(name, role, role.kind, tasks, counts, memory=role.resources.memory)
             self.tasks.update({task.id: task for task in tasks})
 
     def move_task(self, task: Task, move: TaskMove, now: float) -> None:

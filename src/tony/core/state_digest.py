@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 
 #: Version of the state and of the decisions. Raise it whenever the same events lead to another digest: digests of
 #: different versions cannot be compared.
-MACHINE = 11
+MACHINE = 12
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 
@@ -49,8 +49,10 @@ def build_fingerprint(state: State) -> Mapping[str, object]:
         ],
         "waiting": [list(role.waiting) for role in state.roles.values()],
         "left out": [sorted(role.left_out) for role in state.roles.values()],
+        "memory": [role.memory for role in state.roles.values()],
         "containers": sorted(
-            [c.id, c.role, str(c.task), c.intent.value, c.is_end_unconfirmed] for c in state.containers.values()
+            [c.id, c.role, str(c.task), c.intent.value, c.is_end_unconfirmed, c.memory]
+            for c in state.containers.values()
         ),
         "tasks": [_encode_task(task) for task in state.tasks.values()],
     }
@@ -76,5 +78,6 @@ def _encode_task(task: Task) -> list[object]:
         task.started,
         task.is_classified,
         task.launches,
+        task.memory,
         task.ended_at,
     ]

@@ -66,6 +66,20 @@ class RoleSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RaisedMemory:
+    """The memory of a role that was raised because a task was killed for memory (`memory_on_oom`).
+
+    Attributes:
+        memory: bytes of each further container.
+        requested: bytes in the job file.
+    """
+
+    role: str
+    memory: int
+    requested: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
     """The number of restarts, of the gang or of single tasks.
 
@@ -122,6 +136,7 @@ class JobReport:
         previous_failure: the failure after which the current session was started; None if there was none.
         restarting: why the next session is started and whether it counts against max_restarts; empty unless the job is
             restarting.
+        raised_memory: roles whose tasks get more memory than the job file says.
         queue: the job's queue; empty if it names none.
         used: resources used so far; None if not known.
         viewers, editors: who may view it, and change it, besides its owner: users, `@groups`, `*` for all users.
@@ -154,6 +169,7 @@ class JobReport:
     session_reason: str = ""
     previous_failure: Failure | None = None
     unfinished: str = ""
+    raised_memory: tuple[RaisedMemory, ...] = ()
 
     @property
     def took(self) -> float | None:

@@ -52,6 +52,19 @@ class Resources:
 
 
 @value_class
+class MemoryGrowth:
+    """How far the memory of a role is raised when one of its tasks was killed for memory.
+
+    Attributes:
+        factor: the memory of the next attempt divided by that of the last one.
+        up_to: bytes that are never exceeded; None: the memory is not raised.
+    """
+
+    factor: float = 1.5
+    up_to: int | None = None
+
+
+@value_class
 class TimeoutAfter:
     """Once every task of `group` is done, the role may run `limit` seconds longer."""
 
@@ -72,6 +85,7 @@ class Role(RoleProgramSettings):
         max_restarts: restarts that its tasks may cause, within the job's; None: only the job's limit.
         restart_grace: overrides the job's.
         no_retry_on: replaces the job's.
+        memory_on_oom: replaces the job's.
         procs_per_task: user processes that one executor starts (ranks of PyTorch, for instance).
         node_label: only nodes with this label.
         image: container image that the tasks run in.
@@ -93,6 +107,7 @@ class Role(RoleProgramSettings):
     restart: RestartScope = RestartScope.SESSION
     max_restarts: int | None = None
     no_retry_on: tuple[int, ...] | None = None
+    memory_on_oom: MemoryGrowth | None = None
     restart_grace: float | None = None
     stop_grace: float | None = None
     port_range: tuple[int, int] | None = None
@@ -155,6 +170,7 @@ class JobSpec(JobProgramSettings):
         max_restarts: maximum restarts after program failures, of the gang or of single tasks.
         restart_window: seconds after which a restart no longer counts; None: they all count.
         no_retry_on: exit codes after which nothing is restarted.
+        memory_on_oom: how far the memory of a role is raised when one of its tasks was killed for memory.
         min_uptime: seconds; a program that failed before its gang had run this long, twice, is not restarted; None:
             off.
         restart_grace: seconds between SIGTERM and SIGKILL of programs that are stopped for a restart; None:
@@ -195,6 +211,7 @@ class JobSpec(JobProgramSettings):
     backoff: float = 1.0
     restart_window: float | None = None
     no_retry_on: tuple[int, ...] = ()
+    memory_on_oom: MemoryGrowth = field(default_factory=MemoryGrowth)
     min_uptime: float | None = None
     restart_grace: float | None = None
     gang_patience: float | None = 60.0
@@ -337,6 +354,10 @@ class JobSpec(JobProgramSettings):
         """Return the exit codes of one role's programs after which nothing is restarted."""
         own = self.effective_roles[role].no_retry_on
         return self.no_retry_on if own is None else own
+
+    def memory_growth_of(self, role: str) -> MemoryGrowth:
+        """Return how far the memory of one role is raised when one of its tasks was killed for memory."""
+        return self.effective_roles[role].memory_on_oom or self.memory_on_oom
 
     def port_range_of(self, role: str) -> tuple[int, int] | None:
         """Return the port range of one role."""

@@ -56,11 +56,13 @@ class KnownContainer:
     Attributes:
         task: the task whose executor was launched in it; None if none was.
         executor_pid: pid of the executor, if it has registered.
+        memory: its bytes; None: as the job says.
     """
 
     id: str
     role: str
     host: str
+    memory: int | None = None
     task: TaskId | None = None
     executor_pid: int | None = None
 
@@ -223,6 +225,13 @@ class ContainerAllocator(ABC):
         `Unsatisfiable` if the request can never be met. A lower total withdraws open requests and never takes away a
         granted container. A granted container that ended no longer counts, so a new one is granted unless the total
         was lowered before.
+        """
+
+    def set_memory(self, role: str, memory: int) -> None:  # noqa: B027 - where containers have no limit of their own
+        """Request `memory` bytes for each further container of a role, instead of what the job says.
+
+        Called before the demand that needs them. Open requests are for that much from now on; `Granted.memory` says how
+        much a container has if it may have been granted before. `Unsatisfiable` follows if there can never be so much.
         """
 
     @abstractmethod

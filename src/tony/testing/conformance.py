@@ -144,6 +144,15 @@ class _Clauses(BenchDriver):
         assert self.find_events(Unsatisfiable)[0].reason
         assert self.find_events(Granted) == []
 
+    async def check_raised_memory_is_granted(self) -> None:
+        """Containers granted after the memory of a role was raised have at least so much, or no limit of their own."""
+        await self.launch("worker", 1)
+        larger = 2 * self.bench.spec.roles["worker"].resources.memory
+        self.source.set_memory("worker", larger)
+        self.source.set_demand("worker", 2)
+        granted = await self.wait_for_granted(2)
+        assert granted[-1].memory is None or granted[-1].memory >= larger
+
     async def check_opened_twice(self) -> None:
         """A second open changes nothing: events still arrive once, at the first sink."""
         others: list[Event] = []

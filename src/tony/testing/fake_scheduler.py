@@ -74,6 +74,7 @@ class FakeAllocator(ContainerAllocator):
         self._launched = launched
         self._sink: Sink | None = None
         self._demand: dict[str, int] = {}
+        self._memory: dict[str, int] = {}
         self._number = 0
         self._queued = False
 
@@ -96,6 +97,10 @@ class FakeAllocator(ContainerAllocator):
         later = FakeAllocator(limits=self._limits, host=self._host, launched=self._launched)
         later.containers, later.log, later._number = self.containers, self.log, self._number
         return later
+
+    def set_memory(self, role: str, memory: int) -> None:
+        self.log.append(f"memory {role} {memory}")
+        self._memory[role] = memory
 
     def set_demand(self, role: str, total: int) -> None:
         self.log.append(f"demand {role} {total}")
@@ -199,7 +204,8 @@ class FakeAllocator(ContainerAllocator):
         if not held.is_reported:
             held.is_reported, held.timer = True, None
             self._note_queue()
-            self._emit(Granted(container=held.id, role=held.role, host=self._host))
+            memory = self._memory.get(held.role)
+            self._emit(Granted(container=held.id, role=held.role, host=self._host, memory=memory))
 
     def _note_queue(self) -> None:
         slow = [held for held in self.containers.values() if not held.is_reported and held.timer]

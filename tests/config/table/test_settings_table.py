@@ -14,13 +14,14 @@ from tony.config.table.schema_tree import find, settings
 from tony.config.table.settings_table import SETTINGS, Kind, Setting
 from tony.config.table.value_conversion import convert
 from tony.config.table.value_format import format_canonical
-from tony.model.job_spec import JobSpec, Notify, Resources, Role, Timeouts
+from tony.model.job_spec import JobSpec, MemoryGrowth, Notify, Resources, Role, Timeouts
 
 #: Fields that are tables of their own: their parts are in the table, not they.
 ASSEMBLED = {
     "env",
     "container_env",
     "exports",
+    "memory_on_oom",
     "params",
     "groups",
     "notify",
@@ -35,7 +36,7 @@ ASSEMBLED = {
 }
 
 
-def _names(cls: type[JobSpec | Role | Resources | Timeouts | Notify], prefix: str = "") -> set[str]:
+def _names(cls: type[JobSpec | Role | Resources | Timeouts | Notify | MemoryGrowth], prefix: str = "") -> set[str]:
     return {f"{prefix}{field.name}" for field in dataclasses.fields(cls) if field.name not in ASSEMBLED}
 
 
@@ -43,7 +44,8 @@ def test_every_field_of_a_job_can_be_set() -> None:
     """No field without a key, no key without a field."""
     job = {setting.attribute for setting in SETTINGS if setting.attribute and setting.path[0] != "roles"}
     role = {setting.attribute for setting in SETTINGS if setting.attribute and setting.path[0] == "roles"}
-    assert _names(JobSpec) | _names(Timeouts, "timeouts.") | _names(Notify, "notify.") == job
+    nested = _names(Timeouts, "timeouts.") | _names(Notify, "notify.") | _names(MemoryGrowth, "memory_on_oom.")
+    assert _names(JobSpec) | nested == job
     assert _names(Role) | _names(Resources, "resources.") == role
 
 
@@ -65,6 +67,8 @@ def test_a_default_as_it_is_shown_is_read_as_the_default(setting: Setting) -> No
     raw: object = text.strip('"')
     if setting.kind in (Kind.INTEGER, Kind.TRUTH):
         raw = {"false": False, "true": True}.get(text, int(text) if text.isdigit() else text)
+    if setting.kind is Kind.NUMBER:
+        raw = float(text)
     if setting.kind in (Kind.FILES, Kind.TAGS, Kind.CODES):
         raw = json.loads(text)
     assert setting.default == convert(setting, raw, Path("/"))

@@ -102,7 +102,7 @@ class FakeResourceManager:
         self.previous: tuple[Container, ...] = ()
         self.registration: RegisterRequest | None = None
         self.is_registered = False
-        self._sizes: dict[tuple[int, int], Resource] = {}
+        self.sizes: dict[tuple[int, int], Resource] = {}
         self._tags: dict[tuple[int, int], tuple[str, ...]] = {}
         self._rolls = 0
         self.token = self._new_token()
@@ -173,7 +173,7 @@ class FakeResourceManager:
         self._sequence = 1
         self._response_id, self._last = 0, None
         self._granted.clear()
-        for cleared in (self.asks, self.excluded, self._sizes, self._known_nodes):
+        for cleared in (self.asks, self.excluded, self.sizes, self._known_nodes):
             cleared.clear()
 
     def roll_token(self, *, keep_old: bool = True) -> Token:
@@ -274,11 +274,11 @@ class FakeResourceManager:
     def _take_ask(self, ask: ResourceRequest) -> None:
         at = (ask.priority.priority or 0 if ask.priority else 0, ask.allocation_request_id)
         self.asks.setdefault(at, {})[ask.resource_name or ""] = ask.num_containers or 0
-        self._sizes[at] = ask.capability or Resource()
+        self.sizes[at] = ask.capability or Resource()
 
     def _take_wanted(self, wanted: SchedulingRequest) -> None:
         at = (wanted.priority.priority or 0 if wanted.priority else 0, wanted.allocation_request_id)
-        self._sizes[at] = (wanted.sizing.resources if wanted.sizing else None) or Resource()
+        self.sizes[at] = (wanted.sizing.resources if wanted.sizing else None) or Resource()
         self._tags[at] = wanted.allocation_tags
         count = (wanted.sizing.count or 0) if wanted.sizing else 0
         if self.places is None:
@@ -289,7 +289,7 @@ class FakeResourceManager:
         known = self.asks.setdefault(at, {})
         known["*"] = known.get("*", 0) + fits
         if count > fits:
-            left = replace(wanted, sizing=ResourceSizing(count=count - fits, resources=self._sizes[at]))
+            left = replace(wanted, sizing=ResourceSizing(count=count - fits, resources=self.sizes[at]))
             self._rejected.append(RejectedRequest(reason=RejectionReason.COULD_NOT_PLACE_ON_NODE, request=left))
 
     def _answer(self) -> AllocateResponse:
@@ -352,7 +352,7 @@ class FakeResourceManager:
         container = Container(
             id=identity,
             node=node,
-            resource=self._sizes.get(at, Resource()),
+            resource=self.sizes.get(at, Resource()),
             priority=Priority(priority=at[0]),
             token=rpc.Token(
                 identifier=format_container(identity).encode(), password=b"granted", kind="ContainerToken", service=""

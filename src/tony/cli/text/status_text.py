@@ -16,7 +16,7 @@ from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.state_directory import JobFolder
 from tony.model.states import TaskState
-from tony.units import format_duration
+from tony.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from tony.history.event_queries import EventSource
@@ -49,6 +49,7 @@ def format_status(
     now = clock.wall()
     lines = [format_headline(report, now), *format_task_table(report, now, columns), *_format_sizes(report)]
     lines += _format_restarts(report, sessions, alone)
+    lines += _format_raised_memory(report)
     for sentence in filter(None, (progress, report.waiting, report.unfinished)):
         lines += ["", escape(sentence)]
     failure_lines = format_report(report, shown_by="status")
@@ -140,6 +141,15 @@ def _is_present(task: TaskReport, session: int) -> bool:
         TaskState.FAILED,
     )  # perhaps in an earlier session, whose result still counts
     return ran or task.session == session
+
+
+def _format_raised_memory(report: JobReport) -> list[str]:
+    """Return the memory of roles that get more than the job file says."""
+    roles = [
+        escape(f"{role.role} {format_size(role.memory)} (job file: {format_size(role.requested)})")
+        for role in report.raised_memory
+    ]
+    return [f"Memory of each task: {', '.join(roles)}"] if roles else []
 
 
 def _format_budget(report: JobReport) -> list[str]:

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tony.config.checks.memory_checks import check_memory_growth
 from tony.config.checks.start_order import check_start_order, find_predecessors
 from tony.config.files.secret_references import webhook_error
 from tony.config.table import path_settings, value_format
@@ -449,5 +450,6 @@ _RULES: tuple[Callable[[JobSpec, ValueTable], None], ...] = (
     check_sizes,
     _policies,
     _restarts,
+    check_memory_growth,
     _files,
 )

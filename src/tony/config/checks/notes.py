@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tony.config.checks.cross_checks import texts_with_placeholders
 from tony.config.table.converted_settings import ValueTable
-from tony.config.table.layers import Layer
+from tony.config.table.layers import Layer, format_key
 from tony.config.table.value_conversion import ELASTIC_EXAMPLE
 from tony.model.job_spec import JobSpec
 from tony.model.placeholders import find_parameters
@@ -59,6 +59,16 @@ def find_idle_waits(spec: JobSpec, values: ValueTable, own: Sequence[Layer]) -> 
         if found and any(found.layer is layer for layer in own):
             message = f"no role is elastic (instances = {ELASTIC_EXAMPLE}), so this has no effect."
             yield Note(key=name, message=message, source=found.layer.where((name,)))
+
+
+def find_idle_memory_growth(spec: JobSpec, values: ValueTable, own: Sequence[Layer]) -> Iterator[Note]:
+    """Yield a note for each `memory_on_oom` that the job sets although nothing restarts."""
+    if spec.max_restarts:
+        return
+    for key, found in values.found.items():
+        if key[-2:] == ("memory_on_oom", "up_to") and any(found.layer is layer for layer in own):
+            message = "nothing restarts (max_restarts = 0), so this has no effect."
+            yield Note(key=format_key(key), message=message, source=found.layer.where(key))
 
 
 def find_unused_parameters(spec: JobSpec, values: ValueTable) -> Iterator[Note]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tony.config.table.layers import Canonical, Layer, put
 from tony.config.table.settings_table import SETTINGS, Key, Kind, Setting
-from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.job_spec import JobSpec, MemoryGrowth, Notify, Resources, Role, TimeoutAfter, Timeouts
 
 #: Source of the values of a call.
 SOURCE = "argument"
@@ -69,6 +69,14 @@ def _role(role: Role, with_defaults: bool = False) -> dict[str, Any]:
     for scheduler, settings in role.scheduler_settings.items():
         put(values, (str(scheduler),), _convert_items(settings))
     _add(values, ("after",), _convert_after(role.after))
+    growth: Any = role.memory_on_oom
+    if isinstance(growth, MemoryGrowth):
+        growth_values = {"factor": growth.factor, "up_to": growth.up_to}
+        values["memory_on_oom"] = {
+            name: _convert_plain(Canonical(value)) for name, value in growth_values.items() if value is not None
+        }
+    elif growth is not None:
+        values["memory_on_oom"] = _convert_plain(growth)
     limit: Any = role.timeout_after
     if isinstance(limit, TimeoutAfter):
         limit_values = {"group": limit.group, "limit": Canonical(limit.limit), "on_timeout": limit.on_timeout}
@@ -85,7 +93,7 @@ def _fields(owner: JobSpec | Role, settings: tuple[Setting, ...], with_defaults:
     for setting in settings:
         outer, _, inner = setting.attribute.rpartition(".")
         holder = getattr(owner, outer) if outer else owner
-        if outer and not isinstance(holder, Resources | Timeouts | Notify):
+        if outer and not isinstance(holder, Resources | Timeouts | Notify | MemoryGrowth):
             values[outer] = _convert_plain(holder)  # no such key: reported as an error later
             continue
         value = getattr(holder, inner)

@@ -38,6 +38,7 @@ class Kind(Enum):
     TIMEOUT = "duration or off"  #: a duration; `off` and `0s` are None inside
     WAIT = "wait or off"  #: a duration; `off` is None inside, `0s` is no wait
     INTEGER = "whole number"
+    NUMBER = "number"
     TRUTH = "true or false"
     TEXT = "text"
     WORD = "text or number"  #: value of a variable or parameter; numbers are used as written
@@ -190,6 +191,12 @@ _JOB = (
          also="retry_window failures_validity_interval"),
     _row("no_retry_on", Kind.CODES, Part.AM, "Exit codes after which nothing is restarted: `[2, 127]`.",
          also="fatal_exit_codes no_restart_on"),
+    _row("memory_on_oom.factor", Kind.NUMBER, Part.AM, "How many times its memory a role of which a task was "
+         "killed for memory gets at its next attempt, if `memory_on_oom.up_to` is set.",
+         attribute="memory_on_oom.factor", bounds=(1.1, 10), also="multiply grow"),
+    _row("memory_on_oom.up_to", Kind.SIZE, Part.AM, "Raise the memory of a role of which a task was killed for memory "
+         "before it restarts, up to this: [Memory](when-a-job-fails.md#memory).", attribute="memory_on_oom.up_to",
+         bounds=(MIB, None), also="max most limit maximum"),
     _row("min_uptime", Kind.TIMEOUT, Part.AM, "If a program fails before its gang has run so long, in two sessions "
          "in a row, the job is not restarted again.", also="min_runtime"),
     _row("restart_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when programs are stopped "
@@ -330,6 +337,11 @@ _ROLES = (
          also="retries restarts retry_count max_retries"),
     _row("roles.<role>.no_retry_on", Kind.CODES, Part.AM, "Exit codes of the role's programs after which nothing is "
          "restarted, instead of the job's.", default="the job's", also="fatal_exit_codes no_restart_on"),
+    _row("roles.<role>.memory_on_oom.factor", Kind.NUMBER, Part.AM, "The role's factor, instead of the job's.",
+         attribute="", default="the job's", bounds=(1.1, 10), also="multiply grow"),
+    _row("roles.<role>.memory_on_oom.up_to", Kind.SIZE, Part.AM, "The most memory of a task of the role, instead of "
+         "the job's `memory_on_oom.up_to`.", attribute="", default="the job's", bounds=(MIB, None),
+         also="max most limit maximum"),
     _row("roles.<role>.restart_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when the role "
          "is stopped for a restart.", default="the job's", bounds=(0, None)),
     _row("roles.<role>.stop_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when the role is "

@@ -125,6 +125,12 @@ def _integer(value: Any) -> int:
     raise ValueError(f"expected a whole number, not {_kind(value)}.")
 
 
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"expected a number such as 1.5, not {_kind(value)}.")
+    return float(value)
+
+
 def _size(value: Any) -> int:
     return parse_size(_measure(value, "a size", '"2g"'))
 
@@ -358,6 +364,7 @@ _PLAIN: dict[Kind, Callable[[Any], Any]] = {
     Kind.TIMEOUT: _timeout,
     Kind.WAIT: _wait,
     Kind.INTEGER: _integer,
+    Kind.NUMBER: _number,
     Kind.TRUTH: _truth,
     Kind.TEXT: _text,
     Kind.WORD: _word,

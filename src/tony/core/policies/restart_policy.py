@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tony.core.policies import memory_policy
 from tony.core.state import Restart, State, Task
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.setting_choices import RestartScope
@@ -64,6 +65,10 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
     fatal = explain_no_restart(state, failure)
     if fatal:
         return Decision(False, fatal, considered=state.spec.max_restarts > 0)
+    growth = memory_policy.describe_growth(state, failure)
+    if growth:  # the next attempt is not the same again, however early this one failed
+        decision = _decide_by_budget(state, now, task, alone, early=False)
+        return replace(decision, reason=f"{decision.reason}; {growth}") if decision.restart else decision
     if task and failure.fingerprint and task.retried == failure.fingerprint:
         step = f"{failure.step:,.10g}"
         return Decision(False, f"the same error twice in a row at the same step ({step}); no third attempt")
@@ -117,6 +122,8 @@ def explain_no_restart(state: State, failure: Failure) -> str:
     """Return why nothing restarts although restarts are left; empty if it may."""
     if failure.diagnosis and not failure.diagnosis.retry:
         return f"a failure of this kind ({failure.diagnosis.kind.value}) does not go away by itself"
+    if limit := memory_policy.explain_limit(state, failure):
+        return limit
     if failure.task is None or failure.exit_code is None:
         return ""
     role = failure.task.role

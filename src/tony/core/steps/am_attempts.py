@@ -82,6 +82,8 @@ def on_reconcile_closed(ctx: StepContext, event: ev.ReconcileClosed) -> None:
     for host in sorted(state.excluded):
         ctx.request(act.Exclude(host=host))
     for role in state.roles.values():
+        if role.memory != role.spec.resources.memory:
+            ctx.request(act.SetMemory(role=role.name, memory=role.memory))
         if role.demand:
             ctx.request(act.SetDemand(role=role.name, total=role.demand))
     gang.start_soon_if_enough(ctx)
@@ -120,7 +122,9 @@ def _repeat_request(ctx: StepContext, container: GrantedContainer) -> None:
         ctx.request(act.Kill(container=container.id, reason="it was to be killed before"))
     elif container.task and ctx.state.tasks[container.task].incarnation is None:
         if ctx.state.enlists:  # its executor may still be starting, and has no task yet
-            ctx.request(act.Launch(container=container.id, task=container.task, session=ctx.state.session))
+            session = ctx.state.session
+            launch = act.Launch(container=container.id, task=container.task, session=session, memory=container.memory)
+            ctx.request(launch)
         else:
             _replace(ctx, ctx.state, container)
 

@@ -27,12 +27,16 @@ def on_granted(ctx: StepContext, event: ev.Granted) -> None:
         state.ended_ids.add(event.container)
         ctx.request(act.Release(container=event.container))
         return
-    container = GrantedContainer(event.container, event.role, event.host, since=ctx.now)
+    role = state.roles.get(event.role)
+    memory = role.memory if role else 0
+    is_too_small = event.memory is not None and event.memory < memory  # granted before more was requested
+    memory = event.memory if event.memory is not None and is_too_small else memory
+    container = GrantedContainer(event.container, event.role, event.host, since=ctx.now, memory=memory)
     state.containers[container.id] = container
     if state.reconciling:
         state.found.add(container.id)
-    role = state.roles.get(event.role)
-    index = role.waiting.pop(0) if role and role.waiting and not state.pausing else None
+    is_needed = role is not None and bool(role.waiting) and not state.pausing and not is_too_small
+    index = role.waiting.pop(0) if role and is_needed else None
     if role is None or index is None:
         release(ctx, container)
         return
@@ -49,6 +53,7 @@ def on_granted(ctx: StepContext, event: ev.Granted) -> None:
 
 def _place(ctx: StepContext, role: RoleState, task: Task, container: GrantedContainer) -> None:
     container.task, task.container, task.host = task.id, container.id, container.host
+    task.memory = container.memory
     role.held += 1
     task.incarnation = task.executor_pid = None
     if task.state is TaskState.REQUESTED:
@@ -56,7 +61,8 @@ def _place(ctx: StepContext, role: RoleState, task: Task, container: GrantedCont
         start_registration_timeout(ctx, task)
     else:  # granted ahead of the next session, which will renew it
         task.launches += 1
-    ctx.request(act.Launch(container=container.id, task=task.id, session=ctx.state.session))
+    session = ctx.state.session
+    ctx.request(act.Launch(container=container.id, task=task.id, session=session, memory=container.memory))
 
 
 def start_registration_timeout(ctx: StepContext, task: Task) -> None:
@@ -124,6 +130,7 @@ def remove_ended(ctx: StepContext, container: GrantedContainer) -> Task | None:
     state.ended_ids.add(container.id)
     if role := state.roles.get(container.role):
         role.used += ctx.now - container.since
+        role.used_memory += (ctx.now - container.since) * container.memory
     if container.intent is ContainerIntent.HELD:
         state.roles[container.role].held -= 1
     return detach(state, container)

@@ -6,9 +6,9 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import outcome_policy, restart_policy
+from tony.core.policies import memory_policy, outcome_policy, restart_policy
 from tony.core.policies.outcome_policy import Effect, FailureDecision
-from tony.core.reasons import TaskFailed
+from tony.core.reasons import RestartAfterFailure, TaskFailed
 from tony.core.state import RoleState, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
@@ -130,6 +130,8 @@ def _reconsider(ctx: StepContext, failure: Failure) -> None:
     never = restart_policy.explain_no_restart(ctx.state, failure)
     if never and before and before[0] is not failure and failure is job_finish.select_first_failure(before):
         _finish_failed(ctx, failure, never, never)
+    else:
+        session_restart.raise_memory(ctx, failure)
 
 
 def fail_all_tasks(ctx: StepContext) -> None:
@@ -171,19 +173,36 @@ def fail_job(ctx: StepContext, failure: Failure, why: str = "a restart would not
 
 
 def on_unsatisfiable(ctx: StepContext, event: ev.Unsatisfiable) -> None:
-    """Handle that the scheduler can never satisfy the job's request."""
+    """Handle that the scheduler can never satisfy the job's request.
+
+    If it is for more memory than the job asks for, because a task was killed for memory, that is why the job fails.
+    """
     state = ctx.state
-    if state.active:
+    killed = _find_memory_failure(state, event.role)
+    if killed and (state.active or state.job is JobState.RESTARTING):
+        state.failures = [killed, *(failure for failure in state.failures if failure is not killed)]
+        _finish_failed(ctx, killed, event.reason, event.reason)
+    elif state.active:
         kind, facts = FailureClass.INFRASTRUCTURE, MessageFacts(message=event.reason)
         fail_job(ctx, failure_builders.failure_from_job(state, FailureCause.REFUSED, kind, facts, ctx.now))
+
+
+def _find_memory_failure(state: State, name: str) -> Failure | None:
+    """Return the failure after which a role is requested with more memory than the job says; None if it is not."""
+    role = state.roles.get(name)
+    if role is None or role.memory <= role.spec.resources.memory:
+        return None
+    reasons = (state.restart, *(task.note for task in role.tasks))
+    failures = (reason.failure for reason in reasons if isinstance(reason, RestartAfterFailure))
+    return next((failure for failure in failures if failure.cause is FailureCause.MEMORY), None)
 
 
 def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:
     decision = restart_policy.decide(ctx.state, failure, ctx.now)
     if decision.restart:
-        ctx.request(
-            act.ReportFailure(failure=failure, decision=ev.FailureResponse.RESTART, reason=f"{why}; {decision.reason}")
-        )
+        reason, memory = f"{why}; {decision.reason}", memory_policy.find_next_memory(ctx.state, failure)
+        restart = ev.FailureResponse.RESTART
+        ctx.request(act.ReportFailure(failure=failure, decision=restart, reason=reason, memory=memory))
         session_restart.restart(ctx, failure, decision)
     else:
         no_restart_reason = decision.reason if decision.considered else ""

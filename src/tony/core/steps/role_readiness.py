@@ -6,7 +6,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import outcome_policy, start_order
+from tony.core.policies import memory_policy, outcome_policy, start_order
 from tony.core.state import RoleState
 from tony.core.step_context import StepContext
 from tony.core.steps import container_demand, containers, failure_handling, gang, job_finish, node_exclusion
@@ -39,7 +39,8 @@ def _mark_ready(ctx: StepContext, role: RoleState) -> None:
     role.ready = True
     for task in role.tasks:
         held = containers.find_container(state, task)
-        if held and not held.is_released and not node_exclusion.is_avoided(state, task):
+        is_too_small = memory_policy.is_too_small(state, task)
+        if held and not held.is_released and not node_exclusion.is_avoided(state, task) and not is_too_small:
             state.move_task(task, TaskMove.RENEW, ctx.now)
             containers.start_registration_timeout(ctx, task)
             ctx.request(act.Renew(task=task.id, session=state.session))
@@ -47,6 +48,8 @@ def _mark_ready(ctx: StepContext, role: RoleState) -> None:
             container_demand.request(ctx, task, TaskMove.REQUEST)
             if held and held.is_released:  # no program runs in it: the task need not wait for its end
                 containers.detach(state, held)
+            elif held and is_too_small:
+                containers.discard(ctx, held, memory_policy.TOO_SMALL)
             elif held:
                 node_exclusion.vacate(ctx, held)
     container_demand.update_demand(ctx, role)

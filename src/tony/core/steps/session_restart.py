@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import SESSION_DEADLINES, Deadline, DeadlineKind
-from tony.core.policies import restart_policy
+from tony.core.policies import memory_policy, restart_policy
 from tony.core.policies.restart_policy import Decision
 from tony.core.reasons import RestartAfterFailure, RestartOnRequest, RestartReason
 from tony.core.state import Restart, State, Task
@@ -56,6 +56,7 @@ def _stop_session(ctx: StepContext, reason: RestartReason, delay: float) -> None
 def record_restart(ctx: StepContext, failure: Failure, decision: Decision, alone: Task | None = None) -> None:
     """Record a restart of the gang, or of one task alone."""
     state = ctx.state
+    raise_memory(ctx, failure)
     role = failure.task.role if failure.task else ""
     free = restart_policy.count_consecutive_restarts(state, ctx.now, alone)
     if decision.charged:
@@ -73,6 +74,14 @@ def record_restart(ctx: StepContext, failure: Failure, decision: Decision, alone
     else:
         state.free = free
     _note_uptime(state, failure, decision, alone=alone is not None)
+
+
+def raise_memory(ctx: StepContext, failure: Failure) -> None:
+    """Request more memory for the next containers of a role if one of its tasks was killed for memory."""
+    memory = memory_policy.find_next_memory(ctx.state, failure)
+    if failure.task and memory is not None and memory > ctx.state.roles[failure.task.role].memory:
+        ctx.state.roles[failure.task.role].memory = memory
+        ctx.request(act.SetMemory(role=failure.task.role, memory=memory))
 
 
 def _note_uptime(state: State, failure: Failure, decision: Decision, *, alone: bool) -> None:

@@ -8,6 +8,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.policies import memory_policy
 from tony.core.policies import restart_policy as policy
 from tony.core.reasons import RestartAfterFailure, TaskFailed
 from tony.core.state import State, Task
@@ -142,17 +143,20 @@ def _decide_retry(ctx: StepContext, task: Task, failure: Failure) -> bool:
         _needs_move(state, task)
         or node_exclusion.is_avoided(state, task)
         or failure.cause is FailureCause.PORT_COLLISION
+        or memory_policy.find_next_memory(state, failure) is not None
     )
     if moves and is_bound(state, task):
         return False
     decision = policy.decide(state, failure, ctx.now, alone=task)
     if not decision.restart:
         return False
+    memory = memory_policy.find_next_memory(state, failure)
     node_exclusion.count_failure(ctx, failure)
     session_restart.record_restart(ctx, failure, decision, alone=task)
     task.retry_at = ctx.now + decision.delay
     task.note = RestartAfterFailure(failure=failure, decision=decision.reason)
-    ctx.request(act.ReportFailure(failure=failure, decision=ev.FailureResponse.RETRY, reason=decision.reason))
+    retry = ev.FailureResponse.RETRY
+    ctx.request(act.ReportFailure(failure=failure, decision=retry, reason=decision.reason, memory=memory))
     if failure.cause is FailureCause.PORT_COLLISION:  # its ports are taken: reserve others in another container
         held = containers.find_container(state, task)
         if held:
@@ -175,7 +179,8 @@ def _begin_retry(ctx: StepContext, task: Task, at: float) -> bool:
     bound = is_bound(state, task)
     if bound and _needs_move(state, task):
         return False
-    moves = _needs_move(state, task) or (not bound and node_exclusion.is_avoided(state, task))
+    is_unfit = node_exclusion.is_avoided(state, task) or memory_policy.is_too_small(state, task)
+    moves = _needs_move(state, task) or (not bound and is_unfit)
     note = task.note
     task_attempts.clear_attempt(ctx, task, at)
     task.is_classified = False

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, TonyError
@@ -23,7 +24,7 @@ from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.local import feasibility
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims.ledger import LedgerBusyError, open_ledger
-from tony.schedulers.local.claims.machine_capacity import measure
+from tony.schedulers.local.claims.machine_capacity import Machine, measure
 from tony.schedulers.local.claims.peak_demand import list_acceptable_sizes
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.schedulers.local.claims.role_allocation import RoleAllocation
@@ -73,6 +74,7 @@ class LocalAllocator(ContainerAllocator):
         self._supervisor = supervisor.present() if adopt_orphans else None
         self._sink: Sink | None = None
         self._claim: ResourceClaim | None = None
+        self._machine: Machine | None = None
         self._server = ForkServer()
         self._launcher = TaskLauncher(job, self._server, self._command)
         self._recovery = LocalContainerRecovery(job, self._server, self._on_executor_ended)
@@ -109,7 +111,7 @@ class LocalAllocator(ContainerAllocator):
         if notice:
             _log.warning(notice)
         sizes = list_acceptable_sizes(self._spec)
-        machine = await to_thread(measure, self._settings, with_gpus=sizes[0].gpus > 0)
+        machine = self._machine = await to_thread(measure, self._settings, with_gpus=sizes[0].gpus > 0)
         supervision = self._supervisor
         self._claim = ResourceClaim(
             lambda: open_ledger(self._settings, self._job.home)[0],
@@ -147,7 +149,7 @@ class LocalAllocator(ContainerAllocator):
         new = [container for container in known if container.id not in self._containers]
         for held in self._recovery.reattach(new, noted, self._orphan_cleanup.supervisor):
             self._containers[held.id] = held
-            self._allocation.add_recovered(held.role, held.devices)
+            self._allocation.add_recovered(held.role, held.devices, held.resources.memory)
         adopted = [container.id for container in known if container.task and container.id in self._containers]
         if not await self._orphan_cleanup.end_others(noted, kept=list(self._containers)):
             _log.warning("some processes of an earlier AM attempt could not be killed")
@@ -157,6 +159,16 @@ class LocalAllocator(ContainerAllocator):
         return adopted
 
     # --- demand and grants ----------------------------------------------------------------------------------------
+
+    def set_memory(self, role: str, memory: int) -> None:
+        roles = self._spec.effective_roles
+        larger = replace(roles[role], resources=replace(roles[role].resources, memory=memory))
+        self._spec = replace(self._spec, roles={**roles, role: larger})
+        self._allocation.set_memory(role, memory)
+        if self._claim:
+            self._claim.set_needs(list_acceptable_sizes(self._spec))
+        if self._machine and (problems := find_unsatisfiable_requests(self._spec, self._machine)):
+            self._emit(Unsatisfiable(role=role, reason=" ".join(problem.message for problem in problems)))
 
     def set_demand(self, role: str, total: int) -> None:
         reason = (total and self._unsatisfiable_reason) or self._allocation.explain_impossible(role, total)
@@ -175,7 +187,7 @@ class LocalAllocator(ContainerAllocator):
             resources = self._spec.effective_roles[role].resources
             container = LocalContainer(id=f"c-{self._number}", role=role, resources=resources, devices=devices)
             self._containers[container.id] = container
-            self._emit(Granted(container=container.id, role=role, host=HOST))
+            self._emit(Granted(container=container.id, role=role, host=HOST, memory=resources.memory))
         grows = self._claim is not None and self._claim.can_grow
         pending_reason = self._allocation.find_pending_reason(grows=grows)
         self._report_queued(pending_reason)
@@ -306,7 +318,7 @@ class LocalAllocator(ContainerAllocator):
     def _forget(self, held: LocalContainer) -> None:
         """Return the container's share of the claim, so that it can be granted again."""
         del self._containers[held.id]
-        self._allocation.release(held.role, held.devices)
+        self._allocation.release(held.role, held.devices, held.resources.memory)
         self._grant()
 
     async def close(self) -> None:

@@ -16,10 +16,15 @@ def build_capability(resources: Resources) -> Resource:
     if resources.gpus:
         others.setdefault(GPU, resources.gpus)
     return Resource(
-        memory=-(-resources.memory // MIB),
+        memory=round_memory(resources.memory),
         vcores=resources.vcores,
         others=tuple(ResourceValue(name=name, value=value, units="") for name, value in sorted(others.items())),
     )
+
+
+def round_memory(size: int) -> int:
+    """Return bytes as YARN's whole MiB, rounded up."""
+    return -(-size // MIB)
 
 
 def count_gpus(resources: Resources) -> int:
@@ -29,4 +34,4 @@ def count_gpus(resources: Resources) -> int:
 
 def build_master_capability(settings: YarnSettings) -> Resource:
     """Return the application master's resources."""
-    return Resource(memory=-(-settings.am_memory // MIB), vcores=settings.am_vcores)
+    return Resource(memory=round_memory(settings.am_memory), vcores=settings.am_vcores)

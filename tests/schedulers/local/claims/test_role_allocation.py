@@ -52,10 +52,10 @@ def test_a_release_makes_room(allocation: RoleAllocation) -> None:
     """Memory and devices are reused; an open demand is filled again."""
     allocation.set_demand("worker", 2)
     list(allocation.allocate())
-    allocation.release("worker", ("a",))
+    allocation.release("worker", ("a",), 4)
     assert list(allocation.allocate()) == [("worker", ("a",))]
     allocation.set_demand("worker", 0)
-    allocation.release("worker", ("b",))
+    allocation.release("worker", ("b",), 4)
     assert list(allocation.allocate()) == []
 
 
@@ -72,11 +72,23 @@ def test_containers_of_an_earlier_am_keep_their_resources(first: bool) -> None:
     roles = {"worker": Role(instances=3, resources=Resources(memory=4, gpus=1))}
     allocation = RoleAllocation(JobSpec(roles=roles, command="true"))
     if first:
-        allocation.add_recovered("worker", ("b",))
+        allocation.add_recovered("worker", ("b",), 4)
     allocation.enlarge(12, ("a", "b", "c"))
     if not first:
-        allocation.add_recovered("worker", ("b",))
+        allocation.add_recovered("worker", ("b",), 4)
     allocation.set_demand("worker", 3)
     assert list(allocation.allocate()) == [("worker", ("a",)), ("worker", ("c",))]
-    allocation.release("worker", ("b",))
+    allocation.release("worker", ("b",), 4)
     assert list(allocation.allocate()) == [("worker", ("b",))]
+
+
+def test_raised_memory_counts_for_further_containers(allocation: RoleAllocation) -> None:
+    """Containers that were granted before return what they had."""
+    allocation.set_demand("ps", 1)
+    assert list(allocation.allocate()) == [("ps", ())]
+    allocation.set_memory("ps", 9)
+    allocation.set_demand("ps", 2)
+    assert list(allocation.allocate()) == []
+    allocation.release("ps", (), 2)
+    assert (list(allocation.allocate()), allocation.get_memory("ps")) == ([("ps", ())], 9)
+    assert mentions(allocation.find_pending_reason(), "1 of ps", "1 bytes")

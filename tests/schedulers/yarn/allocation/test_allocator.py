@@ -78,6 +78,35 @@ async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
         assert cluster.manager.asks == {}
 
 
+async def test_raised_memory_is_requested_for_further_containers(tmp_path: Path) -> None:
+    """In whole MiB, rounded up; each grant says how much it has."""
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.granted("worker", 1)
+        cluster.source.set_memory("worker", 40 * MIB + 1)
+        await cluster.granted("worker", 2)
+        assert [event.memory for event in cluster.of(Granted)] == [16 * MIB, 41 * MIB]
+
+
+async def test_open_requests_are_for_the_raised_memory(tmp_path: Path) -> None:
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.manager.grants_by_hand = True
+        cluster.source.set_demand("worker", 2)
+        await cluster.until(lambda: cluster.manager.asks)
+        cluster.source.set_memory("worker", 40 * MIB)
+        await cluster.until(lambda: {size.memory for size in cluster.manager.sizes.values()} == {40})
+        cluster.manager.grants_by_hand = False
+        await cluster.until(lambda: len(cluster.of(Granted)) == 2)
+        assert [event.memory for event in cluster.of(Granted)] == [40 * MIB, 40 * MIB]
+
+
+async def test_more_memory_than_the_cluster_grants_is_refused(tmp_path: Path) -> None:
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.source.set_memory("worker", (cluster.manager.maximum + 1) * MIB)
+        cluster.source.set_demand("worker", 1)
+        await cluster.until(lambda: cluster.of(Unsatisfiable))
+        assert cluster.of(Unsatisfiable)[0].role == "worker"
+
+
 async def test_missing_containers_are_reported(tmp_path: Path) -> None:
     """By role, with the queue; and again when none is missing any longer."""
     async with start_fake_cluster(tmp_path) as cluster:

@@ -105,6 +105,10 @@ class ResourceClaim:
         """True if the claim is granted, and smaller than the job could use."""
         return self._held is not None and self.is_granted and _is_more(self._needs[0], self._held.claim)
 
+    def set_needs(self, needs: Sequence[Need]) -> None:
+        """Set the acceptable sizes of a granted claim that is to grow, largest first."""
+        self._needs = needs
+
     async def acquire(self, on_pending: Callable[[str], None]) -> Claim:
         """Wait until the claim is granted: as much as is free then, and at least the minimum.
 

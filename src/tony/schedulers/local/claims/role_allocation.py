@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tony.model.job_spec import JobSpec, Resources
+from tony.model.job_spec import JobSpec
 from tony.units import format_count, format_size
 
 
@@ -14,6 +14,7 @@ class RoleAllocation:
 
     def __init__(self, spec: JobSpec) -> None:
         self._roles = {name: (role.instances, role.resources) for name, role in spec.effective_roles.items()}
+        self._memory_of = {name: role.resources.memory for name, role in spec.effective_roles.items()}
         self._demand: Counter[str] = Counter()
         self._running_count: Counter[str] = Counter()
         self._memory = 0
@@ -25,9 +26,17 @@ class RoleAllocation:
         self._memory += memory
         self._devices = [device for device in devices if device not in self._used]
 
-    def add_recovered(self, role: str, devices: Sequence[str]) -> None:
+    def set_memory(self, role: str, memory: int) -> None:
+        """Set the bytes of each further container of a role."""
+        self._memory_of[role] = memory
+
+    def get_memory(self, role: str) -> int:
+        """Return the bytes of the next container of a role."""
+        return self._memory_of[role]
+
+    def add_recovered(self, role: str, devices: Sequence[str], memory: int) -> None:
         """Count a container of an earlier AM attempt that is still running; before or after `enlarge`."""
-        self._count(role, devices)
+        self._count(role, devices, memory)
         self._devices = [device for device in self._devices if device not in self._used]
 
     def explain_impossible(self, role: str, total: int) -> str:
@@ -46,15 +55,16 @@ class RoleAllocation:
     def allocate(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield role and devices of each container that can be granted; it counts as running from then on."""
         for role, (_, resources) in self._roles.items():
-            while self._running_count[role] < self._demand[role] and self._is_within_claim(resources):
+            memory = self._memory_of[role]
+            while self._running_count[role] < self._demand[role] and self._is_within_claim(memory, resources.gpus):
                 devices, self._devices = self._devices[: resources.gpus], self._devices[resources.gpus :]
-                self._count(role, devices)
+                self._count(role, devices, memory)
                 yield role, tuple(devices)
 
-    def release(self, role: str, devices: Sequence[str]) -> None:
+    def release(self, role: str, devices: Sequence[str], memory: int) -> None:
         """Return the resources of an ended container."""
         self._running_count[role] -= 1
-        self._memory += self._roles[role][1].memory
+        self._memory += memory
         self._devices.extend(devices)
         self._used.difference_update(devices)
 
@@ -75,10 +85,10 @@ class RoleAllocation:
             f"{gpus} free) until containers of {holders} end{', or other jobs on this machine' if grows else ''}"
         )
 
-    def _count(self, role: str, devices: Sequence[str]) -> None:
+    def _count(self, role: str, devices: Sequence[str], memory: int) -> None:
         self._running_count[role] += 1
-        self._memory -= self._roles[role][1].memory
+        self._memory -= memory
         self._used.update(devices)
 
-    def _is_within_claim(self, needed: Resources) -> bool:
-        return needed.memory <= self._memory and needed.gpus <= len(self._devices)
+    def _is_within_claim(self, memory: int, gpus: int) -> bool:
+        return memory <= self._memory and gpus <= len(self._devices)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,6 +160,7 @@ class LocalContainerRecovery:
         if launched is None:
             return None
         resources = self._job.record.spec.effective_roles[known.role].resources
+        resources = resources if known.memory is None else replace(resources, memory=known.memory)
         held = LocalContainer(id=known.id, role=known.role, resources=resources, devices=launched.devices, adopted=True)
         held.groups, held.stage = launched.groups, ContainerStage.RUNNING
         held.executor = adopt_executor(

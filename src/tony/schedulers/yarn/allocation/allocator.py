@@ -162,6 +162,10 @@ class YarnAllocator(ContainerAllocator):
         if self._session:
             self._session.set_demand(role, total)
 
+    def set_memory(self, role: str, memory: int) -> None:
+        if self._session:
+            self._session.set_memory(role, memory)
+
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         name = str(task.id)
         if self._session is None:

@@ -29,6 +29,7 @@ from tony.hadoop.wire.yarn_records import (
 from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.model.failure import ClusterKill
+from tony.model.job_spec import MIB
 from tony.schedulers.yarn.allocation import exit_reasons
 
 #: Seconds to wait for the last containers to end.
@@ -127,7 +128,9 @@ class ContainerTable:
         name = ids.format_container(_parse_id(container))
         self._held[name] = _ContainerRow(container=container, name=name, role=role)
         self._count[role] += 1
-        self._emit(Granted(container=name, role=role, host=_format_host(container)))
+        granted = container.resource.memory if container.resource else None
+        memory = None if granted is None else granted * MIB
+        self._emit(Granted(container=name, role=role, host=_format_host(container), memory=memory))
 
     def add_recovered(self, container: Container, role: str, task: str) -> None:
         """Add a running container of an earlier AM attempt."""

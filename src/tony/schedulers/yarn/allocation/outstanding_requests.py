@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from tony.core.events import Event, Queued, Unsatisfiable
 from tony.hadoop.wire.application_master import RegisterResponse
+from tony.hadoop.wire.proto import replace as change
 from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.request_table import ContainerRequest
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.placement_constraints import build_constraint, find_placed, list_tags
-from tony.schedulers.yarn.resources import build_capability
+from tony.schedulers.yarn.resources import build_capability, round_memory
 from tony.schedulers.yarn.settings import YarnSettings
 
 #: Seconds until missing containers are reported as pending: before, they are probably just being allocated.
@@ -46,7 +48,7 @@ class OutstandingRequests:
         left_out: Callable[[], Sequence[str]],
         emit: Callable[[Event], None],
     ) -> None:
-        self._asks, self._roles, self._placed = asks, tuple(asks), placed
+        self._asks, self._roles, self._placed = dict(asks), tuple(asks), placed
         self._master, self._registration = master, registration
         self._queue = registration.queue or queue
         self._count, self._left_out, self._emit = count, left_out, emit
@@ -64,6 +66,12 @@ class OutstandingRequests:
         if total and (missing := self._find_unknown_resources(role)):
             self._emit(Unsatisfiable(role=role, reason=f"the cluster has no resource type {missing}"))
             return
+        self.request_missing(role)
+
+    def set_memory(self, role: str, memory: int) -> None:
+        """Set the bytes of each further container of a role, missing ones included."""
+        ask = self._asks[role]
+        self._asks[role] = replace(ask, resource=change(ask.resource, memory=round_memory(memory)))
         self.request_missing(role)
 
     def _find_unknown_resources(self, role: str) -> str:

@@ -205,6 +205,10 @@ class YarnSession:
         self._requests.set(role, total)
         self._limit_exclusions()
 
+    def set_memory(self, role: str, memory: int) -> None:
+        """As `ContainerAllocator.set_memory`."""
+        self._requests.set_memory(role, memory)
+
     async def launch(self, container: str, task: str, context: Callable[[], ContainerLaunchContext]) -> None:
         """As `ContainerTable.launch`."""
         await self._containers.launch(container, task, context)
