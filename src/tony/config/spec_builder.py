@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from tony.config.table.converted_settings import ValueTable
 from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key
 from tony.model.job_spec import JobSpec, MemoryGrowth, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.own_rule import OwnRule
 from tony.model.setting_choices import OnTimeout
 
 _NESTED: Mapping[str, type[Timeouts | Resources | Notify | MemoryGrowth]] = {
@@ -34,6 +35,7 @@ def build(values: ValueTable, default_name: str) -> JobSpec:
         params=values.list_children(("params",)),
         groups=values.list_children(("groups",)),
         roles={name: _role(values, name) for name in values.roles},
+        diagnosis_rules=tuple(_build_own_rules(values)),
         scheduler=scheduler,
         scheduler_settings=values.list_children(("scheduler", scheduler)),
     )
@@ -59,6 +61,15 @@ def _role(values: ValueTable, name: str) -> Role:
             if key[:-1] == place and (node := find(key)) and node.is_scheduler
         },
     )
+
+
+def _build_own_rules(values: ValueTable) -> Iterator[OwnRule]:
+    """Yield the rules that have all that a rule needs; the checks report the others."""
+    for name in values.list_rules():
+        given = values.list_children(("diagnosis", "rules", name))
+        fields = {"kind" if key == "class" else key: value for key, value in given.items()}
+        if "pattern" in fields and "kind" in fields:
+            yield OwnRule(name=name, **fields)
 
 
 def _memory_growth(values: ValueTable, place: Key) -> MemoryGrowth | None:

@@ -147,7 +147,7 @@ def failure_from_task(
         tail=status.tail if status else (),
         log=f"logs/{LogName(*task.id, task.session, task.try_, ERR).file}" if ran else None,
         blameless=blameless,
-        diagnosis=diagnose(cause, status, facts),
+        diagnosis=diagnose(cause, status, facts, state.spec.diagnosis_rules),
         step=status.step if status else None,
     )
 

@@ -57,9 +57,12 @@ def _find_decisive(own: Sequence[RuleMatch]) -> RuleMatch | None:
         return None
     first = next((line for line in own if not line.was_caught and line.rule.name not in _WEAKEST_RULES), own[0])
     near = [line for line in own if abs(line.at - first.at) <= 1.0 and not line.follows]
-    return min(
-        near or [first], key=lambda line: (line.rule.name in _GENERIC_RULES) + 2 * (line.rule.name in _WEAKEST_RULES)
-    )
+    return min(near or [first], key=_rank_rule)
+
+
+def _rank_rule(line: RuleMatch) -> int:
+    """Return a smaller number for a rule that says more: first those of the job and its site."""
+    return (line.rule.name in _GENERIC_RULES) + 2 * (line.rule.name in _WEAKEST_RULES) - line.rule.is_own
 
 
 def _find_last_incident(lines: Sequence[RuleMatch], line_counts: dict[str, int]) -> Sequence[RuleMatch]:

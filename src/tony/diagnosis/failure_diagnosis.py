@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tony.diagnosis.line_rules import get_rule
@@ -11,6 +11,7 @@ from tony.diagnosis.rule import Rule
 from tony.diagnosis.rules.programs import LAST_LINE
 from tony.model.diagnosis import Diagnosis, FailureKind, LineMeaning
 from tony.model.failure import ClusterKill, ContainerFacts, FailureCause, FailureFacts
+from tony.model.own_rule import OwnRule
 from tony.model.program_exit import ExitReason, ExitStatus
 
 #: The kinds of causes that do not depend on output. The next attempt may succeed, but for `_FINAL_CAUSES`.
@@ -68,15 +69,21 @@ _ADVICE: Mapping[FailureKind, str] = {
 }
 
 
-def diagnose(cause: FailureCause, status: ExitStatus | None, facts: FailureFacts | None = None) -> Diagnosis:
+def diagnose(
+    cause: FailureCause,
+    status: ExitStatus | None,
+    facts: FailureFacts | None = None,
+    own: Sequence[OwnRule] = (),
+) -> Diagnosis:
     """Return the diagnosis of a failed program, from its cause, its exit and its evidence.
 
     Args:
         status: None if no exit was reported.
         facts: of the failure.
+        own: rules of the job and its site.
     """
     evidence = status.evidence if status else ()
-    rule = get_rule(evidence[0].rule) if evidence else None
+    rule = get_rule(evidence[0].rule, own) if evidence else None
     found = _classify(cause, status, rule)
     if isinstance(facts, ContainerFacts) and facts.kill is ClusterKill.PREEMPTED:
         found = replace(found, kind=FailureKind.PREEMPTION)

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
-from tony.diagnosis.line_rules import find_rule
+from tony.diagnosis.line_rules import LineRules, find_rule
 from tony.diagnosis.rule_match import RuleMatch
 
 _TRACEBACK = b"Traceback (most recent call last)"
@@ -46,8 +46,9 @@ class LineExaminer:
         in_traceback: the next line belongs to a traceback, or ends it.
     """
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, rules: LineRules) -> None:
         self.in_traceback = False
+        self._rules = rules
         self._stream = stream
         self._is_chained = self._is_handling = self._is_logged = False
         self._before = self._source = b""
@@ -98,7 +99,7 @@ class LineExaminer:
 
     def _keep(self, line: bytes, bare: bytes, number: int, now: float, *, is_exception: bool) -> None:
         text = line.decode(errors="replace").rstrip()
-        rule = find_rule(bare.decode(errors="replace").rstrip())
+        rule = self._rules.find(bare.decode(errors="replace").rstrip())
         if rule is None and is_exception:
             rule = find_rule("Exception")  # a class with any name ends a traceback
         if rule is None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from tony.diagnosis.line_examiner import MAX_LINE_BYTES, LineExaminer
-from tony.diagnosis.line_rules import get_rule, is_harmless
+from tony.diagnosis.line_rules import LineRules, get_rule, is_harmless
 from tony.diagnosis.rule_match import RuleMatch
 from tony.diagnosis.rules.programs import LAST_LINE
 
@@ -40,12 +40,17 @@ class OutputScanner:
     A carriage return, with which a progress bar is drawn again, ends a text but no line: lines are counted as editors
     and the pages of logs do.
 
+    Args:
+        rules: to look for; None: those of tony alone.
+
     Attributes:
         stream: `out` or `err`.
     """
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, rules: LineRules | None = None) -> None:
         self.stream = stream
+        rules = rules or LineRules()
+        self._words = (*_WORDS, *rules.words)
         self._partial = b""
         self._lines = 0
         self._budget = float(_MAX_BUDGET)
@@ -53,7 +58,7 @@ class OutputScanner:
         self._unsearched = b""
         self._recent = b""
         self._recent_at = 0.0
-        self._examiner = LineExaminer(stream)
+        self._examiner = LineExaminer(stream, rules)
 
     @property
     def found(self) -> Sequence[RuleMatch]:
@@ -96,7 +101,7 @@ class OutputScanner:
 
     def _search(self, whole: bytes, now: float) -> None:
         self._budget -= len(whole)
-        if self._examiner.in_traceback or _contains_word(whole):
+        if self._examiner.in_traceback or self._contains_word(whole):
             self._examine(whole, now)
         else:
             self._lines += whole.count(b"\n")
@@ -122,13 +127,12 @@ class OutputScanner:
     def _examine(self, whole: bytes, now: float) -> None:
         for line in whole.splitlines(keepends=True):
             text = line[:MAX_LINE_BYTES].rstrip(b"\r\n")
-            if self._examiner.in_traceback or _contains_word(line):
+            if self._examiner.in_traceback or self._contains_word(line):
                 self._budget -= _LINE_COST
                 self._examiner.examine(text, self._lines + 1, now)
             self._examiner.skip(text)
             self._lines += line.endswith(b"\n")
 
-
-def _contains_word(text: bytes) -> bool:
-    text = text.lower()
-    return any(word in text for word in _WORDS)
+    def _contains_word(self, text: bytes) -> bool:
+        text = text.lower()
+        return any(word in text for word in self._words)

@@ -19,6 +19,7 @@ class Rule:
         source: where the text comes from: a file of the upstream project, or its documentation.
         examples: lines that match.
         traps: lines that resemble them and do not match.
+        is_own: it is a rule of the job or its site.
     """
 
     name: str
@@ -30,3 +31,4 @@ class Rule:
     source: str
     examples: tuple[str, ...]
     traps: tuple[str, ...] = ()
+    is_own: bool = False

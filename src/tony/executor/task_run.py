@@ -305,9 +305,12 @@ class ProgramRun:
 
     def _open_output(self, processes: int) -> Output:
         run, folder, name = self._run_context, Path(self._container.log_folder), self.format_file_name("")[:-1]
-        limit, first = self._task.job_settings.log_limit, self._first_output
+        settings, first = self._task.job_settings, self._first_output
+        limit, rules = settings.log_limit, settings.diagnosis_rules
         try:
-            return Output(folder, name, limit, run.writer, first, run.readers, self._exports, self.mask, processes)
+            return Output(
+                folder, name, limit, run.writer, first, run.readers, self._exports, self.mask, processes, rules
+            )
         except OSError as error:
             why = os_errors.describe_os_error(error)
             if processes == 1:

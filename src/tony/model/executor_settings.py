@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, fields
 
+from tony.model.own_rule import OwnRule
 from tony.model.setting_choices import DistributedMode, ReservedPort
 from tony.model.value_class import value_class
 
@@ -23,6 +24,7 @@ class JobProgramSettings:
         params: values for `{params.NAME}`.
         python_stacks: install a hook with which Python programs dump their stack traces on request.
         log_limit: bytes that one task's stream keeps on disk; older output is rotated away.
+        diagnosis_rules: rules for lines of output, ahead of those of tony.
     """
 
     secret: tuple[str, ...] = ()
@@ -32,6 +34,7 @@ class JobProgramSettings:
     distributed_mode: DistributedMode = DistributedMode.GANG
     python_stacks: bool = True
     log_limit: int = 256 << 20
+    diagnosis_rules: tuple[OwnRule, ...] = ()
 
     @property
     def program_settings(self) -> JobProgramSettings:

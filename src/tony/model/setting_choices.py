@@ -21,6 +21,13 @@ class RendezvousKind(Enum):
     RELAY = "relay"  #: forwards connections to the port that the task's program announces in a file
 
 
+class RuleMeaning(Enum):
+    """What a line that a rule of a job or site matches says about the program that printed it."""
+
+    CAUSE = "cause"  #: what went wrong in this program
+    CONSEQUENCE = "consequence"  #: another task went away, or did not answer
+
+
 class DistributedMode(Enum):
     """Start rule for the programs of a session."""
 

@@ -22,6 +22,7 @@ ASSEMBLED = {
     "container_env",
     "exports",
     "memory_on_oom",
+    "diagnosis_rules",
     "params",
     "groups",
     "notify",

@@ -9,6 +9,7 @@ from tony.jobs.failure_text import format_advice, format_decision, format_eviden
 from tony.jobs.root_cause import RootCause
 from tony.model.ids import format_task_ranges
 from tony.model.job_report import JobReport
+from tony.model.own_rule import OWN_RULES
 
 #: Ranges of tasks (`worker:0-6`) listed.
 _SHOWN_RANGES = 5
@@ -31,8 +32,13 @@ def format_rules(root_cause: RootCause) -> Sequence[str]:
     rules = dict.fromkeys(line.rule for line in root_cause.evidence)
     if not rules:
         return ["  Rules: none; the kind follows from how the task ended"]
-    found = [(name, get_rule(name)) for name in rules]
-    return [
-        "  Rules:",
-        *(f"    {name}: {rule.kind.value}, {rule.meaning.value}; {rule.source}" for name, rule in found if rule),
-    ]
+    return ["  Rules:", *(f"    {_format_rule(name, root_cause)}" for name in rules if name)]
+
+
+def _format_rule(name: str, root_cause: RootCause) -> str:
+    rule = get_rule(name)
+    if rule:
+        return f"{name}: {rule.kind.value}, {rule.meaning.value}; {rule.source}"
+    decisive = f"{root_cause.class_.value}; " if name == root_cause.evidence[0].rule else ""
+    where = "[[diagnosis.rules]] of the job or its site" if name.startswith(OWN_RULES) else "another version of tony"
+    return f"{name}: {decisive}{where}"

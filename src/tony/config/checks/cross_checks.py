@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from tony.config.checks.memory_checks import check_memory_growth
+from tony.config.checks.rule_checks import check_rules
 from tony.config.checks.start_order import check_start_order, find_predecessors
 from tony.config.files.secret_references import webhook_error
 from tony.config.table import path_settings, value_format
@@ -451,5 +452,6 @@ _RULES: tuple[Callable[[JobSpec, ValueTable], None], ...] = (
     _policies,
     _restarts,
     check_memory_growth,
+    check_rules,
     _files,
 )

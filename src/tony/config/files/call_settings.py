@@ -11,9 +11,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tony.config.table.layers import Canonical, Layer, put
+from tony.config.table.layers import Canonical, Layer, name_rules, put
 from tony.config.table.settings_table import SETTINGS, Key, Kind, Setting
 from tony.model.job_spec import JobSpec, MemoryGrowth, Notify, Resources, Role, TimeoutAfter, Timeouts
+from tony.model.own_rule import OwnRule
 
 #: Source of the values of a call.
 SOURCE = "argument"
@@ -27,7 +28,7 @@ def from_call(given: Mapping[str, Any] | JobSpec, base: Path, source: str | Call
     Args:
         source: the source of all values, or of each.
     """
-    values = from_spec(given) if isinstance(given, JobSpec) else _table(given)
+    values, _ = name_rules(from_spec(given) if isinstance(given, JobSpec) else _table(given))
     return Layer(values=values, where=source if callable(source) else lambda key: source, base=base)
 
 
@@ -41,11 +42,28 @@ def from_spec(spec: JobSpec, *, with_defaults: bool = False) -> dict[str, Any]:
     for name in ("env", "container_env", "params"):
         _add(values, (name,), _convert_items(getattr(spec, name)))
     _add(values, ("groups",), _convert_plain(spec.groups))
+    _add(values, ("diagnosis", "rules"), _rules(spec.diagnosis_rules))
     roles = spec.roles
     _add(values, ("roles",), _roles(roles, with_defaults) if isinstance(roles, Mapping) else roles)
     if spec.scheduler_settings:
         put(values, ("scheduler", str(spec.scheduler)), _convert_items(spec.scheduler_settings))
     return values
+
+
+def _rules(rules: Any) -> Any:
+    """Return rules as tables by name; anything else as it is, to be reported as an error later."""
+    if not all(isinstance(rule, OwnRule) for rule in rules):
+        return _convert_plain(rules)
+    return {
+        rule.name: {
+            "pattern": rule.pattern,
+            "class": rule.kind.value,
+            "meaning": rule.meaning.value,
+            "retry": rule.retry,
+            "advice": rule.advice,
+        }
+        for rule in rules
+    }
 
 
 def _roles(roles: Mapping[str, Any], with_defaults: bool) -> dict[str, Any]:

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.table.layers import Layer, Written, format_key, normalize_scheduler
+from tony.config.table.layers import (
+    Layer,
+    Written,
+    find_rule_place,
+    format_key,
+    name_rules,
+    normalize_scheduler,
+)
 from tony.config.table.settings_table import Key
 from tony.errors import Problem
 
@@ -104,7 +111,9 @@ def _build_rejected_error(where: str, message: str) -> FileRejectedError:
 
 
 def _toml_layer(text: str, shown: str, folder: Path) -> Layer:
-    return Layer(values=normalize_scheduler(_toml_values(text, shown)), where=_TomlPlaces(text, shown), base=folder)
+    values, rules = name_rules(normalize_scheduler(_toml_values(text, shown)))
+    places = _TomlPlaces(text, shown)
+    return Layer(values=values, where=lambda key: places(find_rule_place(key, rules)), base=folder)
 
 
 def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
@@ -170,13 +179,16 @@ def _yaml_layer(text: str, shown: str, folder: Path) -> Layer:
     from tony.config.files.yaml_reader import YamlError, read_yaml
 
     try:
-        values, lines = read_yaml(text)
+        written, lines = read_yaml(text)
     except YamlError as error:
         raise _build_rejected_error(f"{shown}:{error.line}:{error.column}", error.message) from None
 
+    values, rules = name_rules(normalize_scheduler(written))
+
     def find_line(key: Key) -> str:
+        key = find_rule_place(key, rules)
         while key and key not in lines:
             key = key[:-1]
         return f"{shown}:{lines.get(key, 1)}"
 
-    return Layer(values=normalize_scheduler(values), where=find_line, base=folder)
+    return Layer(values=values, where=find_line, base=folder)

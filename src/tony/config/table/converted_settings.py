@@ -27,9 +27,15 @@ _CONTAINER_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 #: YARN's syntax: a name, optionally with a domain in front.
 _RESOURCE_NAME = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]{0,99}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
 
+_RULE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}", re.ASCII)
+
 _NAMES: dict[str, tuple[re.Pattern[str], str]] = {
     "role": (ROLE_NAME, "a role name is up to 63 letters, digits, `-` and `_`, beginning with a letter."),
     "group": (ROLE_NAME, "a group name is up to 63 letters, digits, `-` and `_`, beginning with a letter."),
+    "rule": (
+        _RULE_NAME,
+        'each rule has a name of its own, of up to 40 small letters, digits and `-`: name = "scratch-full".',
+    ),
     "exports": (ENV_NAME, "a variable name must not be empty or contain `=`."),
     "params": (PARAM_NAME, "a parameter name is up to 100 letters, digits, `-`, `_` and `.`."),
     "resources": (_RESOURCE_NAME, "a resource name is letters, digits, `.`, `-` and `_`, as in `yarn.io/fpga`."),
@@ -106,6 +112,10 @@ class ValueTable:
     def list_children(self, key: Key) -> Mapping[str, Any]:
         """Return name -> value of everything directly below a key."""
         return self.children.get(key, {})
+
+    def list_rules(self) -> Sequence[str]:
+        """Return the names of the rules for lines of output, those of sites first; without invalid ones."""
+        return [key[-1] for key in self.tables if key[:-1] == ("diagnosis", "rules") and key not in self.broken]
 
     def find_source(self, key: Key) -> str | None:
         """Return where a key, or the nearest table around it, was set; the job file if neither was."""

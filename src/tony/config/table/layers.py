@@ -144,6 +144,34 @@ def normalize_scheduler(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**values, "scheduler": {"name": scheduler}}
 
 
+def name_rules(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, int]]:
+    """Rewrite the list `[[diagnosis.rules]]` as tables by name, so that files add rules to those of others.
+
+    Returns:
+        The settings; and name -> index of each rule that was in a list. One without a valid name is reported later.
+    """
+    diagnosis = values.get("diagnosis")
+    rules = diagnosis.get("rules") if isinstance(diagnosis, Mapping) else None
+    if not isinstance(diagnosis, Mapping) or not isinstance(rules, list | tuple):
+        return values, {}
+    named: dict[str, Any] = {}
+    for index, rule in enumerate(rules):
+        name = rule.get("name") if isinstance(rule, Mapping) else None
+        if not isinstance(name, str) or name in named:
+            name = f"{name or ''}[{index}]"
+        named[name] = (
+            {key: value for key, value in rule.items() if key != "name"} if isinstance(rule, Mapping) else rule
+        )
+    return {**values, "diagnosis": {**diagnosis, "rules": named}}, {name: index for index, name in enumerate(named)}
+
+
+def find_rule_place(key: Key, indexes: Mapping[str, int]) -> Key:
+    """Return the key of a setting in the file, where rules are in a list."""
+    if key[:2] == ("diagnosis", "rules") and len(key) > 2 and key[2] in indexes:
+        return (*key[:2], str(indexes[key[2]]), *key[3:])
+    return key
+
+
 def format_key(key: Key) -> str:
     """Return a key as text; parts that are not plain words are quoted."""
     return ".".join(part if _BARE_KEY.fullmatch(part) else quote(part) for part in key)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tony.model.diagnosis import FailureKind
 from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.setting_choices import (
     DistributedMode,
@@ -22,6 +23,7 @@ from tony.model.setting_choices import (
     ReservedPort,
     RestartScope,
     RoleKind,
+    RuleMeaning,
     StopOn,
     TlsMode,
 )
@@ -255,6 +257,17 @@ _JOB = (
          also="stacks faulthandler stack_dumps"),
     _row("log_limit", Kind.SIZE, Part.EXECUTOR, "Maximum size of one output stream of one task on disk; older output "
          "is removed.", bounds=(1024, None), also="log_size"),
+    _row("diagnosis.rules.<rule>.pattern", Kind.TEXT, Part.EXECUTOR, "[Rule of your own]"
+         "(when-a-job-fails.md#rules-of-your-own) for lines of output: a regular expression.", attribute="",
+         default="", also="regex match text"),
+    _row("diagnosis.rules.<rule>.class", Kind.CHOICE, Part.EXECUTOR, "Kind of the failure that such a line shows.",
+         attribute="", default="", choices=FailureKind, also="kind type"),
+    _row("diagnosis.rules.<rule>.meaning", Kind.CHOICE, Part.EXECUTOR, "Whether such a line shows why the "
+         "program failed (`cause`), or that another task did.", attribute="", default="`cause`", choices=RuleMeaning),
+    _row("diagnosis.rules.<rule>.retry", Kind.TRUTH, Part.AM, "The same program may succeed the next time.",
+         attribute="", default="`false`", also="restart"),
+    _row("diagnosis.rules.<rule>.advice", Kind.TEXT, Part.AM, "What to do, in one sentence.", attribute="", default="",
+         also="hint message"),
     _row("on_interrupt", Kind.CHOICE, Part.CLIENT, "Effect of Ctrl-C where the job is followed: `ask` on a terminal "
          "(elsewhere stop), `stop` the job, or `detach` from it.", choices=OnInterrupt, also="ctrl_c sigint"),
     _row("tls", Kind.CHOICE, Part.AM, "When connections use TLS: `auto` if messages can leave the machine, or "

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from tony import clock
 from tony.diagnosis.evidence_selection import select_evidence
+from tony.diagnosis.line_rules import LineRules
 from tony.diagnosis.output_scanner import OutputScanner
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import LogReaders, StreamLog
@@ -25,6 +27,9 @@ from tony.executor.program.printed_values import Exports
 from tony.model.diagnosis import EvidenceLine
 from tony.model.log_name import STREAMS
 from tony.model.masking import MaskedStream, SecretMask
+from tony.model.own_rule import OwnRule
+
+log = logging.getLogger(__name__)
 
 #: Size of a pipe once a program has filled one: 1 MiB, the default of pipe-max-size. Not from the beginning: a user's
 #: share of pipe memory is 64 MiB (pipe-user-pages-soft), and beyond it pipes have 8 KiB.
@@ -203,6 +208,7 @@ class Stream:
         mask: SecretMask | None = None,
         processes: int = 1,
         name: str = "",
+        rules: LineRules | None = None,
     ) -> None:
         """Create the pipes. Pass their write ends to the program, then call `begin`.
 
@@ -211,6 +217,7 @@ class Stream:
             on_data: called with all output.
             mask: masks secrets in the output before anything else is done with it; None: there are none.
             name: `out` or `err`.
+            rules: for the lines that say why the program failed; None: those of tony alone.
 
         Raises:
             OSError: too many open files; no pipe stays open.
@@ -220,7 +227,7 @@ class Stream:
         self._on_output = on_output
         self._on_end = on_end
         self._on_data = on_data
-        self.scanner = OutputScanner(name)
+        self.scanner = OutputScanner(name, rules)
         self._recent = bytearray()
         self._total_bytes = 0
         self._unfinished: Pipe | None = None  # its unfinished line was passed on last
@@ -328,10 +335,12 @@ class Output:
         exports: Exports | None = None,
         mask: SecretMask | None = None,
         processes: int = 1,
+        rules: Sequence[OwnRule] = (),
     ) -> None:
         """Create the pipes.
 
         Args:
+            rules: of the job and its site.
             name: of the attempt's files, without their endings.
             limit: bytes that each stream may keep on disk.
             on_first_output: called once, at the first output.
@@ -348,6 +357,7 @@ class Output:
         self._readers = readers
         self._exports = exports
         self._mask = mask
+        self._rules = LineRules(rules, clock.monotonic)
         self._logs: list[StreamLog] = []
         self.out = self._create_stream(folder, f"{name}.out", limit, 0, processes)
         try:
@@ -366,7 +376,7 @@ class Output:
         on_data = self._exports.create_reader().feed if self._exports else None
         on_output, on_end = partial(self._on_output, number), partial(self._on_end, number)
         stream = STREAMS[number]
-        return Stream(file, self._writer, on_output, on_end, on_data, self._mask, processes, stream)
+        return Stream(file, self._writer, on_output, on_end, on_data, self._mask, processes, stream, self._rules)
 
     def begin(self) -> None:
         self.out.begin()
