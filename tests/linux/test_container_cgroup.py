@@ -233,3 +233,21 @@ def test_real_group_is_killed_whole(real: tuple[str, ...]) -> None:
         process.kill_until_none(lambda: container_cgroup.processes(real), 20.0) <= 3
     )  # the dead leave it a moment later
     assert container_cgroup.processes(real) == []
+
+
+def test_hits_of_a_limit_of_processes_are_counted_in_the_group_and_above_it(v2: Path) -> None:
+    above = v2 / "sys/fs/cgroup/user.slice"
+    own = above / "me/tony/job-1"
+    assert container_cgroup.count_process_limit_hits([str(own)], v2) == 0
+    (above / "pids.events").write_text("max 4\n")
+    assert container_cgroup.count_process_limit_hits([], v2) == 4
+    (own / "pids.events").write_text("max 5\n")
+    assert container_cgroup.count_process_limit_hits([str(own)], v2) == 5
+
+
+def test_hits_of_a_limit_of_processes_with_version_1(v1: Path) -> None:
+    mounts, groups = v1 / "proc/self/mountinfo", v1 / "proc/self/cgroup"
+    mounts.write_text(f"{mounts.read_text()}35 31 0:32 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n")
+    groups.write_text(f"7:pids:/user\n{groups.read_text()}")
+    tree(v1, {"sys/fs/cgroup/pids/user/pids.events": "max 6\n"})
+    assert container_cgroup.count_process_limit_hits([], v1) == 6

@@ -606,6 +606,17 @@ def test_a_repeated_note_is_shown_once(tmp_path: Path) -> None:
     assert text.count(f">same as {report.tasks[0].task}<") == len(report.tasks) - 1
 
 
+def test_the_card_of_a_failure_has_the_lines_for_the_job_file(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    _fail(folder)
+    report = _report(folder)
+    assert report.failure is not None
+    report = replace(_report(folder), state=JobState.SUCCEEDED, failure=None, warnings=("its output ends <badly>",))
+    write_summary(folder, report)
+    assert '<p class="note warn">its output ends &lt;badly&gt;</p>' in fetch(_app(home), f"/job/{JOB}").text
+
+
 def test_a_job_stopped_by_its_owner_is_no_failure(tmp_path: Path) -> None:
     """The card with the reason has not the colour of failures."""
     home = Home(tmp_path)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.job_warnings import describe_hidden_tracebacks
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import select_counted_restarts
 from tony.core.reasons import RestartAfterFailure, RestartReason
@@ -102,6 +103,7 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         previous_failure=_find_failure(state.session_reason),
         restarting=describe_restart(state.restart) if state.restart and state.job is JobState.RESTARTING else "",
         sizes=tuple(_build_role_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
+        warnings=describe_hidden_tracebacks(state),
         raised_memory=tuple(_list_raised_memory(state)),
         queue=state.spec.queue,
         tags=state.spec.all_tags,

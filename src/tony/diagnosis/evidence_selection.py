@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tony.diagnosis.line_rules import get_rule
 from tony.diagnosis.output_scanner import OutputScanner
 from tony.diagnosis.rule_match import RuleMatch
+from tony.diagnosis.rules.programs import LAST_LINE
 from tony.model.diagnosis import EvidenceLine, LineMeaning
 
 #: Seconds between two found lines that separate two incidents.
@@ -46,6 +48,30 @@ def select_evidence(
         return ()
     others = [line for line in (*own, *peers) if line is not decisive and line.text != decisive.text]
     return tuple(_build_evidence(line, ended_at) for line in (decisive, *others[: MAX_EVIDENCE_LINES - 1]))
+
+
+def find_last_traceback(scanners: Sequence[OutputScanner], ended_at: float) -> tuple[EvidenceLine, ...]:
+    """Return the exception with which the output of a program ended that nevertheless succeeded, if there is one."""
+    found = [line for scanner in scanners if (line := scanner.find_last_exception())]
+    return tuple(_build_evidence(line, ended_at) for line in found[-1:])
+
+
+def add_kernel_lines(
+    lines: Sequence[EvidenceLine], kernel: Sequence[EvidenceLine], *, is_memory: bool
+) -> tuple[EvidenceLine, ...]:
+    """Return the lines of the output together with those of the kernel, the decisive one first.
+
+    A limit that was hit explains what the program says in general terms, of its peers, or not at all; an error that a
+    special rule knows is decisive itself.
+
+    Args:
+        is_memory: the program reached its memory limit.
+    """
+    rule = get_rule(lines[0].rule) if lines else None
+    is_special = rule is not None and rule.name not in _GENERIC_RULES | _WEAKEST_RULES | {LAST_LINE}
+    if is_special and rule and rule.meaning is LineMeaning.CAUSE and not is_memory:
+        return (*lines[: max(1, MAX_EVIDENCE_LINES - len(kernel))], *kernel)[:MAX_EVIDENCE_LINES]
+    return (*kernel, *lines)[:MAX_EVIDENCE_LINES]
 
 
 def _find_decisive(own: Sequence[RuleMatch]) -> RuleMatch | None:

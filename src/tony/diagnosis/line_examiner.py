@@ -19,8 +19,8 @@ _LOOKUP = re.compile(r"(KeyError|IndexError|AttributeError|StopIteration|ImportE
 _GROUP = re.compile(rb"^ +(?:[|] ?|[+] (?=Exception Group))")
 #: A warning of Python; its next line is the source line.
 _WARNING = re.compile(rb"\w:\d+: \w*Warning: ")
-#: A line of a log at which a traceback hangs: the program caught that exception.
-_LOG_RECORD = re.compile(rb"\b(ERROR|CRITICAL|EXCEPTION|FATAL)\b")
+#: A line in front of a traceback: the program caught and logged that exception, or it was raised in a finalizer.
+_CAUGHT = re.compile(rb"\b(ERROR|CRITICAL|EXCEPTION|FATAL)\b|^Exception ignored ")
 #: The last line of a traceback: a class in a module, or with the name of one; lines of other processes may be between.
 _EXCEPTION = re.compile(
     rb"^(?:(?:[A-Za-z_]\w*\.)+\w+|[A-Z]\w*(?=:)|\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Empty|Full))"
@@ -77,7 +77,7 @@ class LineExaminer:
         bare = _GROUP.sub(b"", bare)
         if _TRACEBACK in bare:
             self.in_traceback, self._other_lines = True, 0
-            self._is_logged = not self._is_chained and _LOG_RECORD.search(self._before) is not None
+            self._is_logged = not self._is_chained and _CAUGHT.search(self._before) is not None
         elif bare.startswith(_CHAINED):
             self._is_chained, self._is_handling = True, bare.startswith(_RAISED_WHILE_HANDLING)
         elif self.in_traceback:
@@ -117,6 +117,7 @@ class LineExaminer:
             rule=rule,
             follows=follows,
             was_caught=is_exception and self._is_logged,
+            is_exception=is_exception,
         )
         if len(self._first) < _FIRST_LINES:
             self._first.append(found)

@@ -116,13 +116,23 @@ class OutputScanner:
             return None
         return RuleMatch(
             stream=self.stream,
-            number=self._lines + 1 - self._recent[len(whole) :].count(b"\n"),
+            number=self._find_last_number(),
             at=self._recent_at,
             text=text,
             rule=rule,
             follows=False,
             was_caught=False,
         )
+
+    def find_last_exception(self) -> RuleMatch | None:
+        """Return the exception of the traceback that ends the stream, if one does."""
+        last = self.found[-1] if self.found else None
+        is_last = last and last.is_exception and not last.was_caught and last.number == self._find_last_number()
+        return last if is_last else None
+
+    def _find_last_number(self) -> int:
+        """Return the number of the last line with text."""
+        return self._lines + 1 - self._recent[len(self._recent.rstrip()) :].count(b"\n")
 
     def _examine(self, whole: bytes, now: float) -> None:
         for line in whole.splitlines(keepends=True):

@@ -14,7 +14,8 @@ class RuleMatch:
     Attributes:
         at: seconds, of any clock.
         follows: it is an exception raised while an earlier one, which was found too, was handled.
-        was_caught: it is an exception that the program logged.
+        was_caught: it is an exception that the program logged, or that Python ignored.
+        is_exception: it ends a traceback.
     """
 
     stream: str
@@ -24,3 +25,4 @@ class RuleMatch:
     rule: Rule
     follows: bool
     was_caught: bool
+    is_exception: bool = False

@@ -15,6 +15,7 @@ from resource import struct_rusage
 from typing import TYPE_CHECKING
 
 from tony import clock
+from tony.diagnosis.evidence_selection import add_kernel_lines
 from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.metrics.metrics_sampler import MetricsSampler, Outbox
 from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
@@ -24,6 +25,7 @@ from tony.executor.output.output_capture import Output
 from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program import progress_folder
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, explain_missing_file
+from tony.executor.program.kernel_evidence import KernelWatch
 from tony.executor.program.printed_values import Exports
 from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import (
@@ -43,6 +45,8 @@ from tony.frameworks.framework_interface import TaskView
 from tony.linux import os_errors, process
 from tony.linux.process import has_marker, read_own_peak
 from tony.linux.process_usage import ProcessUsage
+from tony.linux.thread_pools import to_thread
+from tony.model.diagnosis import EvidenceLine
 from tony.model.log_name import LogName
 from tony.model.masking import SecretMask
 from tony.model.program_exit import ExitReason, ExitStatus
@@ -64,6 +68,8 @@ _DISK_TIMEOUT_SECONDS = 10.0
 _CHECK_SECONDS = 0.1
 #: Seconds for helpers of a program that has exited, such as those of `multiprocessing`, to notice and exit too.
 _HELPER_EXIT_SECONDS = 0.25
+#: Seconds for the kernel's answers about a failure: a folder may be on a server that does not answer.
+_KERNEL_SECONDS = 2.0
 #: Characters; a command or a plug-in's error may be of any length.
 _MAX_MESSAGE_CHARACTERS = 2000
 #: The kernel's unit of `ru_maxrss`, in bytes.
@@ -136,6 +142,8 @@ class ProgramRun:
         self._task, self._container = run_context.context.task, run_context.context.container
         self._process_tree = run_context.process_tree
         self._memory_monitor = MemoryMonitor(self._task.memory, self._process_tree, self._on_pids)
+        places = (self._container.work_folder, self._container.log_folder)
+        self._kernel = KernelWatch(self._container.cgroup, places, has_gpus=self._task.gpus > 0)
         self._progress: ProgressListener | None = None
         self._started_at = 0.0
         self.output: Output | None = None
@@ -231,7 +239,8 @@ class ProgramRun:
         await output.wait_ended(_DRAIN_SECONDS)
         await sampler.finish()
         self.exports = self._exports.collect_values() if self._exports else {}
-        return replace(self._classify(output, left, undead, started_at), step=sampler.step)
+        status = self._classify(output, left, undead, started_at)
+        return replace(status, step=sampler.step, evidence=await self._add_kernel_evidence(status))
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -478,8 +487,22 @@ class ProgramRun:
             last_output=None if output.last is None else _compute_seconds_between(started_at, output.last),
             output_before_stop=before and _compute_seconds_between(started_at, before),
             tail=tail,
-            evidence=output.find_evidence(self.ended, has_exited=signum is None and not stopped) if failed else (),
+            evidence=output.find_evidence(self.ended, has_exited=signum is None and not stopped)
+            if failed
+            else output.find_last_traceback(self.ended),
         )
+
+    async def _add_kernel_evidence(self, status: ExitStatus) -> tuple[EvidenceLine, ...]:
+        """Return the evidence of a failure with what the kernel says about it."""
+        if status.ok or status.reason not in (ExitReason.EXITED, ExitReason.MEMORY):
+            return status.evidence
+        is_memory = status.reason is ExitReason.MEMORY
+        kills = self._memory_monitor.describe_kills(status.peak_memory) if is_memory else ""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_KERNEL_SECONDS):
+                kernel = await to_thread(self._kernel.collect, self._pids, kills)
+                return add_kernel_lines(status.evidence, kernel, is_memory=is_memory)
+        return status.evidence
 
     def _read_own_largest_process(self) -> int:
         """Return the largest process's peak, unless it may be the executor's: a child is its copy until exec."""

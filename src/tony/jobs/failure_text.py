@@ -49,6 +49,11 @@ def format_report(report: JobReport, shown_by: str = "") -> list[str]:
     ]
 
 
+def format_warnings(report: JobReport) -> list[str]:
+    """Return what is suspicious about a job that has not failed, one line each."""
+    return [f"Warning: {text}" for text in report.warnings]
+
+
 def build_error(report: JobReport) -> TonyError | None:
     """Return a failed job as an error with the report as its text; None for a job that did not fail."""
     if report.failure is None or report.state is JobState.SUCCEEDED:

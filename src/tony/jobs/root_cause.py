@@ -9,6 +9,7 @@ from tony.model.diagnosis import EvidenceLine, FailureKind
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
+from tony.model.log_name import KERNEL
 from tony.model.states import JobState
 
 #: The fields that are in the status of a job, too.
@@ -26,8 +27,8 @@ class CitedLine:
     """A line that proves the cause.
 
     Attributes:
-        file: of the job's logs.
-        line: number of the line in the stream, from 1; 0 for a frame of a stack trace.
+        file: of the job's logs; `kernel` for what the kernel counted or logged.
+        line: number of the line in the stream, from 1; 0 for lines that are not output.
         rule: the rule that it met.
     """
 
@@ -100,5 +101,6 @@ def describe_root_cause(failure: Failure) -> RootCause:
 
 
 def _build_line(task: TaskId, log: str | None, line: EvidenceLine) -> CitedLine:
-    file = f"{PurePosixPath(log).stem}.{line.stream}" if log else line.stream
+    is_in_file = log and line.stream != KERNEL
+    file = f"{PurePosixPath(log or '').stem}.{line.stream}" if is_in_file else line.stream
     return CitedLine(task=task, file=file, line=line.number, text=line.text, rule=line.rule)

@@ -98,14 +98,13 @@ def remove(folders: Sequence[str], timeout: float = 2.0) -> bool:
     return not left
 
 
-def list_own_folders() -> tuple[str, ...]:
+def list_own_folders(controller: str = "cpu", root: Path = Path("/")) -> tuple[str, ...]:
     """Return the folders of this process's own groups, and of those above: their limits apply to programs, too."""
-    root = Path("/")
     found: dict[str, None] = {}
     for controllers, path in _list_own_groups(root):
-        if controllers and "cpu" not in controllers:
+        if controllers and controller not in controllers:
             continue
-        mount = _mount("cgroup", "cpu", root) if controllers else _mount("cgroup2", None, root)
+        mount = _mount("cgroup", controller, root) if controllers else _mount("cgroup2", None, root)
         folder = mount and mount / path.lstrip("/")
         while mount and folder and folder != mount and mount in folder.parents:
             found[str(folder)] = None
@@ -264,6 +263,17 @@ def _mount(kind: str, controller: str | None, root: Path) -> Path | None:
 def oom_kills(folders: Sequence[str]) -> int:
     """Return how many processes of the group the kernel has killed at its memory limit, since the group was created."""
     return _find_word(folders, ("memory.events", "memory.oom_control"), "oom_kill") or 0
+
+
+def count_process_limit_hits(folders: Sequence[str], root: Path = Path("/")) -> int:
+    """Return how often a limit of processes (pids.max) of the group, or of one that this process is in, was hit.
+
+    Args:
+        root: as for `create`.
+    """
+    every = dict.fromkeys((*folders, *list_own_folders("pids", root)))
+    counts = (_find_word((folder,), ("pids.events",), "max") for folder in every)
+    return max((count for count in counts if count is not None), default=0)
 
 
 def times_full(folders: Sequence[str]) -> int | None:

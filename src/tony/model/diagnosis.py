@@ -37,11 +37,11 @@ class LineMeaning(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceLine:
-    """A line of output that says why a program failed.
+    """A line that says why a program failed.
 
     Attributes:
-        stream: `out` or `err`; `stacks` for a frame of a stack trace.
-        number: of the line in the stream, from 1; 0 for a frame.
+        stream: `out` or `err`; `stacks` for a frame of a stack trace, `kernel` for what the kernel counted or logged.
+        number: of the line in the stream, from 1; 0 for lines that are not output.
         ago: seconds from the line to the program's exit.
         rule: name of the rule that it met; empty for a frame.
     """

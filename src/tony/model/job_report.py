@@ -136,6 +136,7 @@ class JobReport:
         previous_failure: the failure after which the current session was started; None if there was none.
         restarting: why the next session is started and whether it counts against max_restarts; empty unless the job is
             restarting.
+        warnings: what is suspicious although nothing has failed, one sentence each, at most four.
         raised_memory: roles whose tasks get more memory than the job file says.
         queue: the job's queue; empty if it names none.
         used: resources used so far; None if not known.
@@ -170,6 +171,7 @@ class JobReport:
     previous_failure: Failure | None = None
     unfinished: str = ""
     raised_memory: tuple[RaisedMemory, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def took(self) -> float | None:

@@ -17,6 +17,8 @@ ERR = "err"
 STREAMS = (OUT, ERR)
 #: Ending of the file with the stack traces of a task attempt.
 STACKS = "stacks"
+#: Stream of the lines of evidence that are not output, but the kernel's counters and its log.
+KERNEL = "kernel"
 #: Ending of the older part after a rotation.
 ROTATED = ".1"
 _PATTERN = r"([A-Za-z][A-Za-z0-9_-]*)-(\d{1,9})\.s(\d{1,9})\.t(\d{1,9})\.(out|err)"

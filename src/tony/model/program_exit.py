@@ -36,7 +36,8 @@ class ExitStatus:
         output_before_stop: seconds from start to the last output before tony stopped it; None if it did not.
         tail: the last lines of its stderr (of stdout when stderr is empty), oldest first, bounded.
         step: the last one that it reported; None if it reported none.
-        evidence: at most four lines of its output that say why it failed, the decisive one first.
+        evidence: at most four lines that say why it failed, the decisive one first; of a program that exited with code
+            0, the exception with which its output ended nevertheless.
     """
 
     reason: ExitReason

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
 from tony.control_characters import escape
-from tony.jobs.failure_text import format_report
+from tony.jobs.failure_text import format_report, format_warnings
 from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.state_directory import JobFolder
@@ -52,6 +52,8 @@ def format_status(
     lines += _format_raised_memory(report)
     for sentence in filter(None, (progress, report.waiting, report.unfinished)):
         lines += ["", escape(sentence)]
+    if report.warnings:
+        lines += ["", *(escape(line) for line in format_warnings(report))]
     failure_lines = format_report(report, shown_by="status")
     if report.state.ended and failure_lines:
         lines += ["", *(escape(line) for line in failure_lines)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tony.diagnosis.rule import Rule
 from tony.diagnosis.rules import (
     accelerators,
+    counters,
     jax,
     kernel,
     launchers,
@@ -16,6 +17,7 @@ from tony.diagnosis.rules import (
 )
 
 RULES: tuple[Rule, ...] = (
+    *counters.RULES,
     *launchers.RULES,
     *accelerators.RULES,
     *pytorch.RULES,

@@ -112,6 +112,16 @@ class MemoryMonitor:
         used = f"at {format_size(peak)} of its {limit} " if peak else ""
         return f"ran out of memory: the machine had none left; {used}{victims} killed by the kernel"
 
+    def describe_kills(self, peak: int | None) -> str:
+        """Return what the kernel counted of processes killed for memory since the start; empty if it killed none."""
+        kills = _count_kills(self._process_tree) - self._kills_before
+        if kills <= 0:
+            return ""
+        if not self._process_tree.folders:
+            return f"vmstat: oom_kill +{kills} on this machine"
+        used = f", peak {format_size(peak)}" if peak else ""
+        return f"cgroup memory: oom_kill +{kills} (limit {format_size(self._limit)}{used})"
+
     def _was_reached(self, peak: int | None) -> bool:
         """Return True if the kernel killed because of the limit, not because the machine ran out of memory."""
         times = container_cgroup.times_full(self._process_tree.folders)

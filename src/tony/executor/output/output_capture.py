@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from tony import clock
-from tony.diagnosis.evidence_selection import select_evidence
+from tony.diagnosis.evidence_selection import find_last_traceback, select_evidence
 from tony.diagnosis.line_rules import LineRules
 from tony.diagnosis.output_scanner import OutputScanner
 from tony.executor.output.log_file import BoundedLogFile
@@ -416,10 +416,20 @@ class Output:
         Args:
             has_exited: it exited by itself, with an exit code.
         """
+        scanners = self._end_scanners(ended)
+        if self._rules.dropped:
+            log.warning("took too long for this output, and were no longer used: %s", ", ".join(self._rules.dropped))
+        return select_evidence(scanners, ended, has_exited=has_exited)
+
+    def find_last_traceback(self, ended: float) -> tuple[EvidenceLine, ...]:
+        """Return the exception with which the output ended, though the program, which ended at `ended`, succeeded."""
+        return find_last_traceback(self._end_scanners(ended), ended)
+
+    def _end_scanners(self, ended: float) -> Sequence[OutputScanner]:
         scanners = [stream.scanner for stream in (self.out, self.err)]
         for scanner in scanners:
             scanner.end(ended)
-        return select_evidence(scanners, ended, has_exited=has_exited)
+        return scanners
 
     def read_last_line(self) -> str:
         """Return the last line of the stream that was written last."""
