@@ -612,6 +612,16 @@ def test_the_card_of_a_failure_has_the_lines_for_the_job_file(tmp_path: Path) ->
     _fail(folder)
     report = _report(folder)
     assert report.failure is not None
+    found = replace(diagnose(FailureCause.MEMORY, None), patch=("[roles.worker]", 'memory = "3g"'))
+    write_summary(folder, replace(report, failure=replace(report.failure, diagnosis=found)))
+    page = fetch(_app(home), f"/job/{JOB}").text
+    card = page.partition('id="failure"')[2].partition("</section>")[0]
+    assert "[roles.worker]\nmemory = &#34;3g&#34;</pre>" in card
+
+
+def test_a_warning_is_on_the_page_of_a_job_that_succeeded(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
     report = replace(_report(folder), state=JobState.SUCCEEDED, failure=None, warnings=("its output ends <badly>",))
     write_summary(folder, report)
     assert '<p class="note warn">its output ends &lt;badly&gt;</p>' in fetch(_app(home), f"/job/{JOB}").text

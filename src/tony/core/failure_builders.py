@@ -8,6 +8,7 @@ from dataclasses import replace
 from tony.core import sentences
 from tony.core.deadline import DeadlineKind
 from tony.core.events import ContainerEnded, Stalled
+from tony.core.remedies import add_remedy
 from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.diagnosis.failure_diagnosis import diagnose
@@ -133,7 +134,7 @@ def failure_from_task(
     reason = describe_failure(cause, facts, task.id, task.host, exit_code, signal)
     if cause is FailureCause.PROGRAM and status and status.evidence:
         reason += f": {status.evidence[0].text[:_MAX_REASON_CHARACTERS]}"
-    return Failure(
+    failure = Failure(
         failure_class=failure_class,
         cause=cause,
         facts=facts,
@@ -150,6 +151,7 @@ def failure_from_task(
         diagnosis=diagnose(cause, status, facts, state.spec.diagnosis_rules),
         step=status.step if status else None,
     )
+    return add_remedy(state, failure)
 
 
 def failure_from_timeout(state: State, task: Task, kind: DeadlineKind, at: float) -> Failure:
@@ -218,7 +220,7 @@ def failure_from_job(
 ) -> Failure:
     """Return a failure that belongs to no single task."""
     reason, session = describe_failure(cause, facts), max(state.session, 0)
-    return Failure(
+    failure = Failure(
         failure_class=failure_class,
         cause=cause,
         facts=facts,
@@ -227,3 +229,4 @@ def failure_from_job(
         at=at,
         diagnosis=diagnose(cause, None, facts),
     )
+    return add_remedy(state, failure)

@@ -13,7 +13,7 @@ from tony.model.log_name import KERNEL
 from tony.model.states import JobState
 
 #: The fields that are in the status of a job, too.
-ROOT_CAUSE_FIELDS = ("class", "root_task", "evidence", "retry", "advice")
+ROOT_CAUSE_FIELDS = ("class", "root_task", "evidence", "retry", "advice", "patch")
 _KINDS_OF_CLASSES = {
     FailureClass.USER: FailureKind.USER_CODE,
     FailureClass.INFRASTRUCTURE: FailureKind.NODE,
@@ -58,6 +58,7 @@ class RootCause:
         retry: the failure may go away by itself.
         decision: what was decided: why nothing was restarted, or empty.
         advice: what to do; may be empty.
+        patch: lines of the job file that may help, in TOML; may be empty.
     """
 
     class_: FailureKind
@@ -71,6 +72,7 @@ class RootCause:
     retry: bool
     decision: str
     advice: str
+    patch: tuple[str, ...]
 
 
 def build_root_cause(report: JobReport) -> RootCause | None:
@@ -97,6 +99,7 @@ def describe_root_cause(failure: Failure) -> RootCause:
         retry=found.retry if found else failure.cause is not FailureCause.KILLED,
         decision=failure.no_restart_reason,
         advice=found.advice if found else "",
+        patch=found.patch if found else (),
     )
 
 

@@ -61,6 +61,7 @@ class Diagnosis:
         meaning: `consequence` if it failed because of another task.
         retry: the same program may succeed the next time.
         advice: what to do; may be empty.
+        patch: lines of the job file that may help, in TOML; may be empty.
         evidence: at most four lines, the decisive one first.
     """
 
@@ -68,6 +69,7 @@ class Diagnosis:
     meaning: LineMeaning
     retry: bool
     advice: str = ""
+    patch: tuple[str, ...] = ()
     evidence: tuple[EvidenceLine, ...] = ()
 
     @property

@@ -22,6 +22,8 @@ def format_root_cause(report: JobReport, root_cause: RootCause) -> Sequence[str]
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
     lines += [*format_decision(root_cause), *format_advice(root_cause)]
+    if root_cause.patch:
+        lines += ["  In the job file:", *(f"    {line}" for line in root_cause.patch)]
     if root_cause.root_task:
         lines.append(f"  Look further: tony logs {report.job} {root_cause.root_task}")
     return lines

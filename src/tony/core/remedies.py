@@ -1,0 +1,97 @@
+"""What to change in the job file after a failure: advice, and the lines to write, where the settings tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tony.core.state import State
+from tony.model.diagnosis import Diagnosis, EvidenceLine
+from tony.model.failure import Failure, FailureCause
+from tony.model.job_spec import MIB, JobSpec
+from tony.units import format_exact_duration, format_exact_size, format_size
+
+#: How many times its memory a task that was killed for it gets.
+_MEMORY_FACTOR = 1.5
+#: How many times as long a limit is made that has passed.
+_TIME_FACTOR = 2.0
+_TIME_LIMITS: Mapping[FailureCause, str] = {
+    FailureCause.ALLOCATION_TIMEOUT: "allocation",
+    FailureCause.REGISTRATION_TIMEOUT: "registration",
+    FailureCause.STARTUP_TIMEOUT: "startup",
+    FailureCause.EXECUTION_TIMEOUT: "execution",
+    FailureCause.JOB_TIMEOUT: "job",
+}
+#: A path in a message that does not begin at the root, of something like a script.
+_RELATIVE_PATH = re.compile(r"(?:^|[\s'\"])(?:\.{1,2}/[\w./-]+|(?:[\w-]+/)*[\w-]+\.(?:py|sh))(?![\w/])")
+_QUOTED = re.compile(r"'([^']+)'")
+#: A variable that tony sets for PyTorch, and that is missing.
+_RANK_MISSING = re.compile(r"KeyError: '(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'")
+
+
+def add_remedy(state: State, failure: Failure) -> Failure:
+    """Return the failure with advice and patch of its diagnosis, where the settings of the job tell what to change."""
+    found = failure.diagnosis
+    if found is None:
+        return failure
+    return replace(failure, diagnosis=_find_remedy(state, failure, found))
+
+
+def _find_remedy(state: State, failure: Failure, found: Diagnosis) -> Diagnosis:
+    if failure.cause is FailureCause.MEMORY:
+        return _raise_memory(state, failure, found)
+    if failure.cause in _TIME_LIMITS:
+        return _raise_time_limit(state, failure, found)
+    if failure.cause in (FailureCause.PROGRAM, FailureCause.LAUNCH):
+        return _change_settings(state, failure, found)
+    return found
+
+
+def _raise_memory(state: State, failure: Failure, found: Diagnosis) -> Diagnosis:
+    if failure.task is None:
+        return found
+    role, has = failure.task.role, state.tasks[failure.task].memory or state.roles[failure.task.role].memory
+    more = -(-int(has * _MEMORY_FACTOR) // MIB) * MIB
+    advice = f"request more memory for {role}, which had {format_size(has)}, or load less at a time"
+    return replace(found, advice=advice, patch=_patch_role(role, f'memory = "{format_exact_size(more)}"'))
+
+
+def _raise_time_limit(state: State, failure: Failure, found: Diagnosis) -> Diagnosis:
+    name = _TIME_LIMITS[failure.cause]
+    limit = getattr(state.spec.timeouts, name)
+    if not limit:
+        return found
+    return replace(found, patch=(f'{name}_timeout = "{format_exact_duration(_TIME_FACTOR * limit)}"',))
+
+
+def _change_settings(state: State, failure: Failure, found: Diagnosis) -> Diagnosis:
+    """Return the remedy for a program that misses what a setting of the job gives it."""
+    line = found.evidence[0] if found.evidence else EvidenceLine(stream="", number=0, text="", ago=0.0, rule="")
+    spec = state.spec
+    if spec.source is None and _is_script_missing(spec, failure, line):
+        advice = "source is not set, so the work folder of the task is empty: set it to the folder with the script"
+        return replace(found, advice=advice, patch=('source = "."',))
+    lacks_rank = line.rule == "rank-unset" or _RANK_MISSING.search(line.text) is not None
+    if lacks_rank and spec.framework == "none":
+        advice = "framework is none, so no task knows its rank: pytorch sets RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
+        return replace(found, advice=advice, patch=('framework = "pytorch"',))
+    role = failure.task.role if failure.task else ""
+    if line.rule == "gpu-missing" and role and not state.roles[role].spec.resources.gpus:
+        advice = f"{role} requests no GPU, so it sees none: request one, or let the program use the CPU"
+        return replace(found, advice=advice, patch=_patch_role(role, "gpus = 1"))
+    return found
+
+
+def _is_script_missing(spec: JobSpec, failure: Failure, line: EvidenceLine) -> bool:
+    """Return True if a script was not found that the command names relative to the work folder."""
+    if line.rule == "script-missing" and failure.task:
+        path, command = _QUOTED.search(line.text), spec.command_of(failure.task.role) or ""
+        return not path or path[1] not in (command if isinstance(command, str) else " ".join(command))
+    is_launch = failure.cause is FailureCause.LAUNCH
+    text = failure.reason if is_launch else line.text
+    return (is_launch or line.rule == "command-not-found") and _RELATIVE_PATH.search(text) is not None
+
+
+def _patch_role(role: str, line: str) -> tuple[str, ...]:
+    return f"[roles.{role}]", line
