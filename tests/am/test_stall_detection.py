@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tony.am.stall_detection import FEWEST_STEP_PAUSES, ActivityRecord, LinePauses, StepPauses, TaskSigns, find_stall
+from tony.am.stall_detection import (
+    FEWEST_STEP_PAUSES,
+    ActivityRecord,
+    LinePauses,
+    StepPauses,
+    TaskSigns,
+    find_lone_stall,
+    find_stall,
+)
 from tony.am.step_stalls import find_median
 from tony.model.ids import TaskId
 
@@ -23,8 +31,10 @@ def steps(at: float, median: float | None = 1.0, longest: float = 2.0, *, comple
     return StepPauses(step=9, at=at, median=median, longest=longest, is_complete=complete)
 
 
-def signs(of: StepPauses | None, busy_at: float | None = None, lines: LinePauses | None = None) -> TaskSigns:
-    return TaskSigns(task=TASK, started_at=0.0, busy_at=busy_at, steps=of, lines=lines)
+def signs(
+    of: StepPauses | None, busy_at: float | None = None, lines: LinePauses | None = None, task: TaskId = TASK
+) -> TaskSigns:
+    return TaskSigns(task=task, started_at=0.0, busy_at=busy_at, steps=of, lines=lines)
 
 
 def test_idle_programs_without_steps_are_stalled_after_a_tenth_of_the_timeout() -> None:
@@ -43,6 +53,33 @@ def test_busy_programs_are_stalled_much_later() -> None:
 
 def test_one_that_makes_steps_is_enough() -> None:
     assert find_stall([signs(steps(100.0)), signs(steps(990.0))], 1000.0, TIMEOUT) is None
+
+
+def test_a_single_task_is_stalled_while_others_make_steps() -> None:
+    other = signs(steps(990.0))
+    late = signs(steps(900.0), task=TaskId("worker", 3))
+    found = find_lone_stall([other, late, signs(None)], 1000.0, TIMEOUT)
+    assert found
+    assert (found.since, found.what, found.task) == (900.0, "step", late.task)
+    assert find_lone_stall([other, signs(steps(975.0))], 1000.0, TIMEOUT) is None
+    assert find_lone_stall([late], 1000.0, TIMEOUT) is None
+    slow = signs(steps(901.0, median=40.0))
+    assert find_lone_stall([slow, late], 1000.0, TIMEOUT) is None, "it waits for the late one, most likely"
+
+
+def test_a_single_task_that_computes_is_stalled_much_later() -> None:
+    other = signs(steps(1000.0))
+    assert find_lone_stall([other, signs(steps(500.0), busy_at=990.0)], 1000.0, TIMEOUT) is None
+    assert find_lone_stall([other, signs(steps(300.0), busy_at=990.0)], 1000.0, TIMEOUT)
+
+
+def test_several_idle_tasks_without_any_output_need_proof() -> None:
+    """They may wait for requests; a single one always may."""
+    found = find_stall([signs(None, busy_at=100.0), signs(None)], 401.0, TIMEOUT)
+    assert found
+    assert (found.what, found.needs_proof) == ("output", True)
+    assert find_stall([signs(None, busy_at=100.0)], 401.0, TIMEOUT) is None
+    assert find_stall([signs(None, busy_at=150.0), signs(None)], 401.0, TIMEOUT) is None
 
 
 @pytest.mark.parametrize(
@@ -147,3 +184,41 @@ def test_no_healthy_run_is_stalled(kind: Callable[[random.Random], Callable[[], 
                 known.append(at - last)
                 longest = max(longest, at - last)
             last = at
+
+
+def test_no_task_of_a_healthy_run_is_stalled_while_others_make_steps() -> None:
+    """A hundred runs of up to eight independent tasks, an hour each."""
+    for seed in range(4 * RUNS):
+        chance = random.Random(seed)
+        kind = chance.choice([uniform, lognormal])
+        runs = [_Steps(chance, kind(chance)) for _ in range(chance.randint(2, 8))]
+        now = 0.0
+        while now < 3600.0:
+            now += 3 * TICK
+            tasks = [run.advance(now, TaskId("worker", number)) for number, run in enumerate(runs)]
+            assert find_lone_stall(tasks, now, TIMEOUT) is None, f"seed {seed} at {now:.0f} s"
+
+
+class _Steps:
+    """A simulated task, of which the signs of any later time can be taken."""
+
+    def __init__(self, chance: random.Random, pause: Callable[[], float]) -> None:
+        self._run = run_steps(chance, pause, 1e9)
+        self._next = next(self._run)
+        self._pauses, self._longest = deque[float](maxlen=9), 0.0
+        self._last: float | None = None
+        self._busy_at: float | None = None
+
+    def advance(self, now: float, task: TaskId) -> TaskSigns:
+        while self._next[0] <= now:
+            at = self._next[0]
+            if self._last is not None:
+                self._pauses.append(at - self._last)
+                self._longest = max(self._longest, at - self._last)
+            self._last = at
+            self._next = next(self._run)
+        if self._next[1]:
+            self._busy_at = now
+        median = find_median(self._pauses, FEWEST_STEP_PAUSES)
+        of = None if self._last is None else StepPauses(step=1, at=self._last, median=median, longest=self._longest)
+        return signs(of, self._busy_at, task=task)

@@ -21,6 +21,10 @@ from tony.protocol.shared_messages import Stacks
 
 STACK = 'Current thread 0x01 (most recent call first):\n  File "/w/train.py", line {} in main\n'
 
+WAITING = STACK.format(9).replace(
+    "):\n", '):\n  File "/usr/lib/python3/dist-packages/torch/distributed/c10d.py", line 1 in barrier\n'
+)
+
 
 class Watched:
     """A job of three running tasks, with a clock of its own."""
@@ -41,6 +45,7 @@ class Watched:
             self.events.append,
             lambda: self.now,
             lambda task: None,
+            lambda task: "",
             self.notices.append,
         )
 
@@ -49,25 +54,27 @@ class Watched:
         self.requests.append((task, message.request))
         return True
 
-    def run(self, seconds: int, step: Callable[[int], int]) -> None:
+    def run(self, seconds: int, step: Callable[[int], int], *, with_steps: bool = True, cpu: float = 0.0) -> None:
         """Sample every task each second; `step` returns its last step, by its index."""
         for _ in range(seconds):
             self.now += 1.0
             for task in self.state.tasks.values():
-                values = {"cpu": 0.0, "step": float(step(task.id.index))}
+                values = {"cpu": cpu, "step": float(step(task.id.index))}
                 reported = self.metrics.find_step_age(task.id) or 0.0
                 known = self.metrics.find_step_pauses(task)
                 ago = reported if known and known.step == values["step"] else 0.0
+                if not with_steps:
+                    del values["step"]
                 message = Sample(session=task.session, try_=task.try_, ago=0.0, values=values, step_ago=ago)
                 self.metrics.ingest_sample(task.id, message)
             self.watch._next_check_at = 0.0
             self.watch.check()
 
-    def answer(self) -> None:
-        """Answer all open requests."""
+    def answer(self, others: str = STACK.format(9)) -> None:
+        """Answer all open requests, all but that for `worker:1` with `others`."""
         requests, self.requests = self.requests, []
         for task, request in requests:
-            text = STACK.format(3 if task.index == 1 else 9)
+            text = STACK.format(3) if task.index == 1 else others
             self.relay.handle_stacks(task, Stacks(task=str(task), request=request, text=text))
 
 
@@ -108,3 +115,52 @@ def test_without_new_metrics_nothing_is_known(job: Watched) -> None:
     job.now += 1000.0
     job.watch.check()
     assert not job.requests
+
+
+def test_a_single_task_that_makes_no_steps_is_named_until_it_continues(job: Watched) -> None:
+    """Only its own stack traces are requested; what the others do is no end of it."""
+    job.run(60, lambda index: int(job.now))
+    job.run(40, lambda index: 60 if index == 1 else int(job.now))
+    assert [task for task, _ in job.requests] == [TaskId("worker", 1)]
+    job.answer()
+    (event,) = job.events
+    assert isinstance(event, ev.Stalled)
+    assert (event.task, event.alone, event.frame) == (TaskId("worker", 1), True, "main at train.py:3")
+    assert "2 other tasks" in event.reason
+    job.state.stall = event
+    job.run(50, lambda index: 60 if index == 1 else int(job.now))
+    assert job.events == [event]
+    job.run(1, lambda index: 61 if index == 1 else int(job.now))
+    assert job.events[1:] == [ev.StallEnded(session=job.state.session)]
+
+
+def test_a_stall_of_all_follows_that_of_one(job: Watched) -> None:
+    job.run(60, lambda index: int(job.now))
+    job.run(40, lambda index: 60 if index == 1 else int(job.now))
+    job.answer()
+    (event,) = job.events
+    assert isinstance(event, ev.Stalled)
+    job.state.stall = event
+    job.run(40, lambda index: 60 if index == 1 else 100)
+    job.answer()
+    assert [getattr(each, "alone", None) for each in job.events] == [True, False]
+
+
+def test_idle_tasks_that_report_nothing_are_stalled_if_they_wait_for_each_other(job: Watched) -> None:
+    """Else they are left alone, and asked again later."""
+    job.run(320, lambda index: 0, with_steps=False)
+    assert len(job.requests) == 3
+    job.answer()
+    assert not job.events
+    job.run(290, lambda index: 0, with_steps=False)
+    assert not job.requests
+    job.run(60, lambda index: 0, with_steps=False)
+    job.answer(WAITING)
+    (event,) = job.events
+    assert isinstance(event, ev.Stalled)
+    assert (event.task, event.what, event.frame) == (TaskId("worker", 1), "output", "main at train.py:3")
+    job.state.stall = event
+    job.run(60, lambda index: 0, with_steps=False)
+    assert job.events == [event]
+    job.run(60, lambda index: 0, with_steps=False, cpu=1.0)
+    assert job.events[1] == ev.StallEnded(session=job.state.session)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tony.diagnosis.stack_groups import TaskStack, WaitPoint, find_odd_task, find_wait_point
+from tests.facts import mentions
+from tony.diagnosis.stack_groups import (
+    TaskStack,
+    WaitPoint,
+    describe_lone_task,
+    find_odd_task,
+    find_wait_point,
+    waits_for_others,
+)
 from tony.model.ids import TaskId
 
 FAULTHANDLER = """=== process 3905: /usr/bin/python3 train.py
@@ -45,6 +53,33 @@ Current thread 0x0002 (most recent call first):
   File "/job/train.py", line 88 in load
   File "/job/train.py", line 99 in <module>
 """
+CRASHED = """=== process 12: python train.py
+Process 12: python train.py
+Python v3.12.3 (/opt/venv/bin/python3.12)
+
+Thread 12 (idle): "MainThread"
+    _shutdown (/usr/lib/python3.12/threading.py:1624)
+Thread 14 (idle): "Thread-1 (fetch)"
+    fetch (/job/a.py:1)
+    run (/usr/lib/python3.12/threading.py:1010)
+    _bootstrap (/usr/lib/python3.12/threading.py:1030)
+"""
+#: Of a task in `float(strategy.reduce(...))`, by py-spy; in the second one in `next(iterator)`.
+TENSORFLOW = """Thread 30369 (idle): "MainThread"
+    quick_execute (/v/lib/python3.11/site-packages/tensorflow/python/eager/execute.py:53)
+    Context.call_function (/v/lib/python3.11/site-packages/tensorflow/python/eager/context.py:1688)
+    Function.__call__ (/v/lib/python3.11/site-packages/tensorflow/python/eager/polymorphic_function.py:833)
+    exchange (/job/x.py:12)
+"""
+TENSORFLOW_INPUT = """Thread 30369 (idle): "MainThread"
+    quick_execute (/v/lib/python3.11/site-packages/tensorflow/python/eager/execute.py:53)
+    OwnedIterator._next_internal (/v/lib/python3.11/site-packages/tensorflow/python/data/ops/iterator_ops.py:778)
+    batches (/job/x.py:12)
+"""
+JAX = """Thread 30369 (idle): "MainThread"
+    ArrayImpl.block_until_ready (/v/lib/python3.11/site-packages/jax/_src/array.py:591)
+    exchange (/job/x.py:12)
+"""
 BARRIER = WaitPoint("all_reduce", "/job/train.py", 90, is_collective=True)
 RECV = WaitPoint("recv", "/job/train.py", 88)
 
@@ -55,6 +90,9 @@ RECV = WaitPoint("recv", "/job/train.py", 88)
         (FAULTHANDLER, "all_reduce at train.py:90", True),
         (SPY, "get at train (copy).py:88", False),
         (LAUNCHER, "load at train.py:88", False),
+        (TENSORFLOW, "Context.call_function at x.py:12", True),
+        (TENSORFLOW_INPUT, "OwnedIterator._next_internal at x.py:12", False),
+        (JAX, "ArrayImpl.block_until_ready at x.py:12", True),
     ],
 )
 def test_a_wait_point_names_the_call_of_user_code(text: str, where: str, is_collective: bool) -> None:
@@ -109,3 +147,26 @@ def test_none_is_named_where_nothing_tells_them_apart() -> None:
     assert (odd.task, odd.sentence) == (None, "no stack traces of its programs are known")
     lone = find_odd_task([stack(0, RECV)])
     assert lone.sentence == "worker:0 is in recv at train.py:88"
+
+
+def test_a_program_that_has_ended_while_threads_keep_it_running_is_named_first() -> None:
+    point = find_wait_point(CRASHED)
+    assert point
+    assert point.is_exiting
+    tasks = [TaskStack(task=TaskId("worker", 0), point=BARRIER), TaskStack(task=TaskId("worker", 1), point=RECV)]
+    found = find_odd_task([TaskStack(task=TaskId("chief", 0), point=point, step=20), *tasks])
+    assert (found.task, found.frame) == (TaskId("chief", 0), "_shutdown at threading.py:1624")
+    assert mentions(found.sentence, "chief:0", 20, "has ended", "_shutdown")
+
+
+def test_a_lone_task_is_described_with_those_that_continue() -> None:
+    lone = describe_lone_task(TaskStack(task=TaskId("worker", 1), point=RECV, step=60), 3)
+    assert (lone.task, lone.frame) == (TaskId("worker", 1), "recv at train.py:88")
+    assert mentions(lone.sentence, "worker:1", 60, "recv at train.py:88", "3 other tasks")
+    assert mentions(describe_lone_task(TaskStack(task=TaskId("worker", 1)), 1).sentence, "worker:1", "another task")
+
+
+def test_a_collective_operation_proves_that_tasks_wait_for_others() -> None:
+    tasks = [TaskStack(task=TaskId("worker", 0), point=RECV), TaskStack(task=TaskId("worker", 1))]
+    assert not waits_for_others(tasks)
+    assert waits_for_others([*tasks, TaskStack(task=TaskId("worker", 2), point=BARRIER)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.e2e.lab import Lab, until
+from tests.facts import mentions
 
 #: Tasks make each step together; one of them leaves the others waiting.
 TRAIN = """
@@ -34,6 +35,22 @@ for number in range(60):
     time.sleep(0.2)
 with lock:
     lock.acquire()
+"""
+#: Tasks make steps independently; one of them takes four times as long, and another one hangs for good.
+INDEPENDENT = """
+import os, time
+import tony
+
+INDEX = os.environ["TASK_INDEX"]
+
+def load():
+    time.sleep(1000)
+
+for step in range(1, 100_000):
+    if step == 60 and INDEX == os.environ.get("HANGS"):
+        load()
+    tony.progress(step)
+    time.sleep(0.4 if INDEX == os.environ.get("SLOW") else 0.1)
 """
 HEAD = """
 metrics_interval = "250ms"
@@ -68,4 +85,15 @@ def test_a_deadlock_without_steps_is_reported(lab: Lab) -> None:
     said = lab.tony("status", job).stdout
     assert "worker:0 is in <module> at x.py:" in said
     assert lab.status(job)["state"] == "running"
+    lab.tony("kill", job)
+
+
+def test_a_single_task_that_hangs_is_named_while_the_others_continue(lab: Lab) -> None:
+    job = lab.detach(lab.roles(INDEPENDENT, WORKERS, f'{HEAD}stall_timeout = "20s"', HANGS="1"))
+    (event,) = until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    assert (event["task"], event["alone"]) == ("worker:1", True)
+    assert mentions(event["reason"], "worker:1", 59, "load at x.py", "2 other tasks")
+    status = lab.status(job)
+    assert [task["step"] for task in status["tasks"]][1] == 59
+    assert "worker:1" in status["waiting"]
     lab.tony("kill", job)

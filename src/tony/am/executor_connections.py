@@ -389,6 +389,11 @@ class Executors:
             return None
         return max(0.0, self._now() - (clock.monotonic() - peer.output_at))
 
+    def find_last_line(self, task: TaskId) -> str:
+        """Return the last line that a task's program printed; empty if that is not known."""
+        peer = self._peers.get(task)
+        return peer.last_line if peer else ""
+
     def _needs_renewal(self, peer: Peer) -> bool:
         """Return True if an executor's lease is to be renewed: its container is in use, this attempt in charge."""
         held = self._app.state.containers.get(peer.container)

@@ -129,6 +129,7 @@ class Master:
             self.feed,
             now,
             self.executors.find_last_output,
+            self.executors.find_last_line,
             self.notifications.on_stalled,
         )
         journal = allocator.journal(job.folder.events(attempt), self.on_durable)

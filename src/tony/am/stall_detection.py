@@ -7,7 +7,10 @@ A session has stalled when none of its programs has given a sign of progress for
   are idle and print nothing, and twice `stall_timeout` if they are busy: an evaluation computes without a step, but a
   collective operation on GPUs that waits forever is busy, too.
 - Where none does, all programs must be idle and silent: for ten times the median pause between lines, three times the
-  longest pause, and `stall_timeout`; and at least one must have printed regularly before.
+  longest pause, and `stall_timeout`; and at least one must have printed regularly before, or the stack traces must show
+  that tasks wait for others.
+
+A single program has stalled when it is late by its own steps while others make theirs.
 
 A program that has not made a first step, or has made all of its steps, is never late. Where metrics are out of date,
 nothing is known.
@@ -167,10 +170,19 @@ class TaskSigns:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A stalled session: since when which sign is missing, `step` or `output`."""
+    """A stalled session, or a single stalled task.
+
+    Attributes:
+        since: since when the sign is missing.
+        what: the sign: `step` or `output`.
+        task: the only one that has stalled; None if all have.
+        needs_proof: it has stalled only if stack traces show that tasks wait for others.
+    """
 
     since: float
     what: str
+    task: TaskId | None = None
+    needs_proof: bool = False
 
 
 def find_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> Stall | None:
@@ -192,13 +204,38 @@ def _find_step_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> 
     if not steps:
         return None
     since = max(each.at for each in steps)
-    idle_seconds = now - max(max(each.idle_since, each.silent_since) for each in tasks)
-    floor = IDLE_FLOOR_SHARE * timeout
-    if idle_seconds < max(floor, 0.5 * (now - since)):
-        floor = BUSY_FLOOR_SHARE * timeout
+    floor = _find_floor(tasks, since, now, timeout)
     if all(now - each.at > _find_step_limit(each, floor, timeout) for each in steps):
         return Stall(since, "step")
     return None
+
+
+def find_lone_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> Stall | None:
+    """Return the stall of the task that has waited the longest while others make steps; None if there is none.
+
+    Args:
+        tasks: running tasks that make steps independently of each other, or should.
+        timeout: `stall_timeout` in seconds.
+    """
+    known = [(each, each.steps) for each in tasks if each.steps and not each.steps.is_complete]
+    late = [
+        (steps.at, each.task)
+        for each, steps in known
+        if now - steps.at > _find_step_limit(steps, _find_floor([each], steps.at, now, timeout), timeout)
+    ]
+    if not late:
+        return None
+    since, task = min(late)
+    # Tasks that wait for this one have made their last step when it did, and are late soon, too.
+    others_continue = max(steps.at for _, steps in known) > 0.5 * (since + now)
+    return Stall(since, "step", task) if others_continue else None
+
+
+def _find_floor(tasks: Sequence[TaskSigns], since: float, now: float, timeout: float) -> float:
+    """Return for how many seconds tasks may make no step: longer if they have computed or printed since then."""
+    idle_seconds = now - max(max(each.idle_since, each.silent_since) for each in tasks)
+    is_idle = idle_seconds >= max(IDLE_FLOOR_SHARE * timeout, 0.5 * (now - since))
+    return (IDLE_FLOOR_SHARE if is_idle else BUSY_FLOOR_SHARE) * timeout
 
 
 def _find_step_limit(steps: StepPauses, floor: float, timeout: float) -> float:
@@ -211,9 +248,10 @@ def _find_step_limit(steps: StepPauses, floor: float, timeout: float) -> float:
 
 def _find_output_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> Stall | None:
     lines = [each.lines for each in tasks if each.lines]
-    if not any(each.is_regular(PRINTED_SHARE * timeout) for each in lines):
+    is_regular = any(each.is_regular(PRINTED_SHARE * timeout) for each in lines)
+    if not is_regular and len(tasks) < 2:
         return None
     since = max(max(each.idle_since, each.silent_since) for each in tasks)
-    if now - since > max(timeout, *(each.find_limit() for each in lines)):
-        return Stall(max(each.silent_since for each in tasks), "output")
+    if now - since > max([timeout, *(each.find_limit() for each in lines)]):
+        return Stall(max(each.silent_since for each in tasks), "output", needs_proof=not is_regular)
     return None

@@ -8,15 +8,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tony.am.metrics_store import MetricsStore
 from tony.am.stack_relay import StackRelay
-from tony.am.stall_detection import IDLE_FLOOR_SHARE, LinePauses, Stall, TaskSigns, find_stall
+from tony.am.stall_detection import IDLE_FLOOR_SHARE, LinePauses, Stall, TaskSigns, find_lone_stall, find_stall
 from tony.core import events as ev
 from tony.core.state import State, Task
-from tony.diagnosis.stack_groups import TaskStack, WaitPoint, find_odd_task, find_wait_point
+from tony.diagnosis.stack_groups import (
+    OddTask,
+    TaskStack,
+    WaitPoint,
+    describe_lone_task,
+    find_odd_task,
+    find_wait_point,
+    waits_for_others,
+)
 from tony.model.ids import TaskId
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState, TaskState
@@ -59,6 +67,7 @@ class StallWatch:
         feed: takes an event.
         now: returns the job's time.
         find_output: returns when a task last printed a line; None if it has not.
+        find_last_line: returns the last line that a task printed; empty if it has not.
         on_stalled: called with a sentence when a stall was noticed.
     """
 
@@ -70,14 +79,18 @@ class StallWatch:
         feed: Callable[[ev.Event], None],
         now: Callable[[], float],
         find_output: Callable[[TaskId], float | None],
+        find_last_line: Callable[[TaskId], str],
         on_stalled: Callable[[str], None],
     ) -> None:
         self._state, self._metrics, self._stacks = state, metrics, stacks
-        self._feed, self._now, self._find_output, self._on_stalled = feed, now, find_output, on_stalled
+        self._feed, self._now, self._on_stalled = feed, now, on_stalled
+        self._find_output, self._find_last_line = find_output, find_last_line
         self._lines: dict[tuple[TaskId, int, int], LinePauses] = {}
         self._dump: _Dump | None = None
         self._session = 0
         self._next_check_at = 0.0
+        self._next_proof_at = 0.0
+        self._reported_at = 0.0
 
     def check(self) -> None:
         """Look for a stall, or for the end of one. Call it periodically."""
@@ -99,23 +112,40 @@ class StallWatch:
     def _check(self, timeout: float) -> None:
         state = self._state
         if state.session != self._session:
-            self._session, self._dump = state.session, None
+            self._session, self._dump, self._next_proof_at = state.session, None, 0.0
             self._lines.clear()
         if state.job is not JobState.RUNNING or state.reconciling:
             self._dump = None
             return
         tasks = [task for task in state.tasks.values() if self._is_waited_for(task)]
         signs = [self._collect_signs(task) for task in tasks]
-        stall = state.stall
-        if stall and stall.session == state.session:
-            if any(_has_continued(each, stall, timeout) for each in signs):
-                self._feed(ev.StallEnded(session=state.session))
+        stall = state.stall if state.stall and state.stall.session == state.session else None
+        if stall and self._has_ended(signs, stall, timeout):
+            self._feed(ev.StallEnded(session=state.session))
             return
         if self._dump or not all(map(self._is_measured, tasks)):
             return
+        found = self._find_stall(signs, timeout)
+        if found and (stall is None or (stall.alone and found.task is None)):
+            self._start_dump(found, [each for each in signs if found.task in (None, each.task)])
+
+    def _find_stall(self, signs: Sequence[TaskSigns], timeout: float) -> Stall | None:
+        """Return the stall of the session, or else of a single task."""
         found = find_stall(signs, self._now(), timeout)
-        if found:
-            self._start_dump(found, signs)
+        if found and found.needs_proof and self._now() < self._next_proof_at:
+            return None
+        tracked = [each for each in signs if self._state.roles[each.task.role].kind is RoleKind.TRACKED]
+        return found or find_lone_stall(tracked, self._now(), timeout)
+
+    def _has_ended(self, signs: Sequence[TaskSigns], stall: ev.Stalled, timeout: float) -> bool:
+        """Return True if a task has continued, or the only stalled one runs no longer."""
+        if stall.alone:
+            signs = [each for each in signs if each.task == stall.task]
+            return not signs or _has_continued(signs[0], stall, timeout)
+        # Where output is missing, programs that compute have continued. Writing the stack traces takes a moment, too.
+        busy_after = self._reported_at + _MIN_AGE_SECONDS + _MAX_AGE_INTERVALS * self._metrics.interval
+        is_busy = stall.what == "output" and any(each.idle_since > busy_after for each in signs)
+        return is_busy or any(_has_continued(each, stall, timeout) for each in signs)
 
     def _is_waited_for(self, task: Task) -> bool:
         """Return True for a running task of the session, but not for one that the job never waits for."""
@@ -181,20 +211,14 @@ class StallWatch:
         timeout = state.spec.stall_timeout
         if state.session != dump.session or state.job is not JobState.RUNNING or timeout is None:
             return
-        if find_stall([self._collect_signs(task) for task in running], self._now(), timeout) is None:
+        found = self._find_stall([self._collect_signs(task) for task in running], timeout)
+        if found is None or found.task != dump.stall.task:
             return
-        ended = [
-            task
-            for task in state.tasks.values()
-            if task.state is TaskState.SUCCEEDED
-            and task.session == state.session
-            and any(task.id.role == each.id.role for each in running)
-        ]
-        odd = find_odd_task(
-            [self._describe(task, dump.points.get(task.id), has_ended=False) for task in running]
-            + [self._describe(task, None, has_ended=True) for task in ended]
-        )
-        since = dump.stall.since
+        odd = self._name_task(running, dump)
+        if odd is None:
+            self._next_proof_at = self._now() + max(timeout, self._now() - found.since)
+            return
+        since, self._reported_at = dump.stall.since, self._now()
         self._feed(
             ev.Stalled(
                 session=dump.session,
@@ -203,10 +227,35 @@ class StallWatch:
                 reason=odd.sentence,
                 task=odd.task,
                 frame=odd.frame,
+                alone=dump.stall.task is not None,
             )
         )
         log.warning("no further %s: %s", dump.stall.what, odd.sentence)
         self._on_stalled(f"no further {dump.stall.what}: {odd.sentence}")
+
+    def _name_task(self, running: Sequence[Task], dump: _Dump) -> OddTask | None:
+        """Return the stalled task, or the one that the others wait for; None if the stack traces prove no stall."""
+        stacks = [self._describe(task, dump.points.get(task.id), has_ended=False) for task in running]
+        if dump.stall.task is not None:
+            lone = next(each for each in stacks if each.task == dump.stall.task)
+            return self._add_last_line(describe_lone_task(lone, len(stacks) - 1), dump)
+        if dump.stall.needs_proof and not waits_for_others(stacks):
+            return None
+        ended = [
+            task
+            for task in self._state.tasks.values()
+            if task.state is TaskState.SUCCEEDED
+            and task.session == self._state.session
+            and any(task.id.role == each.id.role for each in running)
+        ]
+        odd = find_odd_task([*stacks, *(self._describe(task, None, has_ended=True) for task in ended)])
+        return self._add_last_line(odd, dump)
+
+    def _add_last_line(self, odd: OddTask, dump: _Dump) -> OddTask:
+        """Add what a task printed last, if its main program has ended: mostly an error."""
+        point = dump.points.get(odd.task) if odd.task else None
+        line = self._find_last_line(odd.task) if odd.task and point and point.is_exiting else ""
+        return replace(odd, sentence=f"{odd.sentence}; last line of {odd.task}: {line}") if line else odd
 
     def _describe(self, task: Task, point: WaitPoint | None, *, has_ended: bool) -> TaskStack:
         steps = self._metrics.find_step_pauses(task)

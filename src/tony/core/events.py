@@ -234,6 +234,7 @@ class Stalled(LoggedEvent):
         reason: where they wait, one sentence.
         task: the task that the others seem to wait for; None if not known.
         frame: where that one waits: `recv at train.py:88`; empty if not known.
+        alone: only that one has stalled; others make steps.
     """
 
     kind: ClassVar[str] = "stalled"
@@ -243,11 +244,12 @@ class Stalled(LoggedEvent):
     reason: str
     task: TaskId | None = None
     frame: str = ""
+    alone: bool = False
 
 
 @value_class
 class StallEnded(LoggedEvent):
-    """A program of a stalled session reported a step or printed a line."""
+    """A program of a stalled session continued: it reported a step, printed a line, or ended."""
 
     kind: ClassVar[str] = "stall-ended"
     session: int

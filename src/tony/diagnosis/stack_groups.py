@@ -32,8 +32,16 @@ _COLLECTIVES = re.compile(
     r"|psum|sync_global_devices|process_allgather|wait_at_barrier|synchronize)(?:_\w+)?$"
 )
 _COLLECTIVE_FILES = re.compile(
-    r"/torch/distributed/|/torch/nn/parallel/|/horovod/|/mpi4py/|/jax/.*multihost|/deepspeed/comm"
+    r"/torch/distributed/|/torch/nn/parallel/|/horovod/|/mpi4py/|/jax/.*multihost|/jax/_src/distributed|/deepspeed/comm"
+    r"|/tensorflow/python/(?:eager/execute|distribute/|training/server_lib|training/checkpoint_utils)"
 )
+#: Functions of JAX in which an idle program waits for its devices, and these for other tasks.
+_DEVICE_WAITS = re.compile(r"^(?:_value|block_until_ready)$")
+_DEVICE_FILES = re.compile(r"/jax/")
+#: Files of libraries in which a program waits for its input.
+_INPUT_FILES = re.compile(r"/tensorflow/python/data/|/torch/utils/data/")
+#: Functions in which a main thread waits for other threads once its program has ended.
+_EXITS = re.compile(r"^(?:_shutdown|_python_exit|_exit_function)$")
 #: Tasks whose steps must be known to say which one is behind.
 _FEWEST_STEPS = 2
 #: Groups of tasks that are described.
@@ -51,16 +59,28 @@ class StackFrame:
     line: int
 
     @property
+    def name(self) -> str:
+        """Return the name of the function without that of its class, which only newer tools write."""
+        return self.function.rpartition(".")[2]
+
+    @property
     def is_user_code(self) -> bool:
         """Return True if the file is neither of a library nor of Python."""
         return not _LIBRARY.search(self.file)
 
     @property
     def is_collective(self) -> bool:
-        """Return True if tasks wait for each other in it."""
+        """Return True if tasks wait for each other in it, or an idle program most likely waits for others."""
         if self.is_user_code:
             return False
-        return bool(_COLLECTIVES.match(self.function) or _COLLECTIVE_FILES.search(self.file))
+        if _DEVICE_WAITS.match(self.name) and _DEVICE_FILES.search(self.file):
+            return True
+        return bool(_COLLECTIVES.match(self.name) or _COLLECTIVE_FILES.search(self.file))
+
+    @property
+    def is_input(self) -> bool:
+        """Return True if the program waits for its input in it."""
+        return bool(_INPUT_FILES.search(self.file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +91,14 @@ class WaitPoint:
         function: the function that user code called, or the innermost one of user code.
         file, line: of the user code.
         is_collective: it waits for other tasks there.
+        is_exiting: its main program has ended, successfully or not, and other threads keep it running.
     """
 
     function: str
     file: str
     line: int
     is_collective: bool = False
+    is_exiting: bool = False
 
     def __str__(self) -> str:
         function, file = self.function[:_MAX_NAME_CHARACTERS], basename(self.file)[:_MAX_NAME_CHARACTERS]
@@ -119,18 +141,22 @@ def find_wait_point(text: str) -> WaitPoint | None:
     Of several processes the one with the longest stack of user code counts: launchers have none, or a short one.
     """
     best: list[StackFrame] = []
-    for frames in _parse_threads(text):
+    threads = _parse_threads(text)
+    for frames in threads:
         if _THREAD_START.match(frames[-1].function) or (frames[-1].function, len(frames)) == ("run", 1):
             continue
         if _count_user_frames(frames) > _count_user_frames(best):
             best = frames
     place = next((index for index, frame in enumerate(best) if frame.is_user_code), None)
     if place is None:
-        return None
+        exits = (frames[-1] for frames in threads if not frames[-1].is_user_code)
+        last = next((frame for frame in exits if _EXITS.match(frame.name)), None)
+        return WaitPoint(last.function, last.file, last.line, is_exiting=True) if last else None
     user, called = best[place], best[:place]
-    named = next((frame for frame in reversed(called) if not _WRAPPERS.search(frame.function)), None)
+    named = next((frame for frame in reversed(called) if not _WRAPPERS.search(frame.name)), None)
     function = named.function if named else user.function
-    return WaitPoint(function, user.file, user.line, any(frame.is_collective for frame in called))
+    is_collective = any(frame.is_collective for frame in called) and not any(frame.is_input for frame in called)
+    return WaitPoint(function, user.file, user.line, is_collective)
 
 
 def _count_user_frames(frames: Sequence[StackFrame]) -> int:
@@ -155,11 +181,12 @@ def _parse_threads(text: str) -> Sequence[list[StackFrame]]:
 def find_odd_task(tasks: Sequence[TaskStack]) -> OddTask:
     """Return the task that the others wait for, and one sentence about where the tasks are.
 
-    It is, in this order: one that is not in a collective operation while others are; one that waits elsewhere than
-    most; one that has ended; the only one with the lowest step.
+    It is, in this order: one whose main program has ended; one that is not in a collective operation while others are;
+    one that waits elsewhere than most; one that has ended; the only one with the lowest step.
     """
     running = [each for each in tasks if not each.has_ended]
-    odd = _find_outside_collective(running) or _find_outside_majority(running)
+    odd = _select_first([each for each in running if each.point and each.point.is_exiting])
+    odd = odd or _find_outside_collective(running) or _find_outside_majority(running)
     odd = odd or next((each for each in tasks if each.has_ended), None) or _find_slowest(running)
     if odd is None:
         return OddTask(None, "", _describe_all(running))
@@ -167,6 +194,17 @@ def find_odd_task(tasks: Sequence[TaskStack]) -> OddTask:
     parts = [_describe_odd(odd), _describe_others(others)]
     frame = str(odd.point) if odd.point else ""
     return OddTask(odd.task, frame, "; ".join(filter(None, parts)))
+
+
+def describe_lone_task(stack: TaskStack, others_count: int) -> OddTask:
+    """Return a task that makes no steps while others do, with a sentence about it."""
+    others = "another task makes" if others_count == 1 else f"{others_count} other tasks make"
+    return OddTask(stack.task, str(stack.point or ""), f"{_describe_odd(stack)}; {others} steps")
+
+
+def waits_for_others(stacks: Sequence[TaskStack]) -> bool:
+    """Return True if a task waits for others in a collective operation."""
+    return any(each.point is not None and each.point.is_collective for each in stacks)
 
 
 def _select_first(tasks: Sequence[TaskStack]) -> TaskStack | None:
@@ -209,6 +247,8 @@ def _describe_odd(odd: TaskStack) -> str:
     step = "" if odd.step is None else f" (last step {odd.step:,.10g})"
     if odd.has_ended:
         return f"{odd.task}{step} has ended"
+    if odd.point and odd.point.is_exiting:
+        return f"the main program of {odd.task}{step} has ended, but threads keep it in {odd.point}"
     return f"{odd.task}{step} is in {odd.point}" if odd.point else f"{odd.task}{step} is behind"
 
 
