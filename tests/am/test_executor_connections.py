@@ -223,6 +223,7 @@ def test_the_last_line_and_its_age(scene: Scene, monkeypatch: pytest.MonkeyPatch
     scene.now += 0.5
     live = scene.desk.collect_live()[task("worker:0")]
     assert (live.last_output_age, len(live.last_line), live.last_step_age) == (3.5, 200, None)
+    assert (live.memory, scene.desk.find_last_line(task("worker:0"))) == (None, live.last_line)
     monkeypatch.setattr(scene.metrics, "find_step_age", {task("worker:0"): 2.0}.get)
     assert scene.desk.collect_live()[task("worker:0")].last_step_age == 2.0
     scene.desk.on_message(wire.me, ProgramStarted(n=1, session=1, try_=1, pid=9))

@@ -9,12 +9,14 @@ from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import events as ev
-from tony.core.report_builder import Live
+from tony.core.report_builder import Live, ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.codec import to_plain
 from tony.model.job_report import AmReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.program_exit import ExitReason, ExitStatus
+from tony.model.progress import Progress
+from tony.model.progress_rules import measure_task
 from tony.model.setting_choices import AfterCondition, RoleKind
 from tony.model.states import JobState, TaskState
 
@@ -160,6 +162,25 @@ def test_the_age_of_the_last_line_is_the_shells_to_say() -> None:
     simulation = started(workers(1))
     assert one(simulation).last_output_age is None
     assert one(simulation, live={task("worker:0"): Live(last_output_age=2.5)}).last_output_age == 2.5
+
+
+def test_step_rate_and_memory_are_those_of_a_running_program() -> None:
+    """The last step is known after the end, too."""
+    simulation = started(workers(1))
+    known = measure_task(Progress("worker:0", 1, 1, 0.0, 2.0, 20.0, 12.0, 40.0, recent_rate=2.5), None)
+    context = ReportContext(
+        folder="f",
+        user="u",
+        submitted=0.0,
+        live={task("worker:0"): Live(memory=5.0)},
+        find_progress=lambda task: known,
+    )
+    (shown,) = build_report(simulation.app, simulation.now, context).tasks
+    assert (shown.step, shown.total, shown.rate, shown.memory) == (20.0, 40.0, 2.5, 5.0)
+    simulation.exit(task("worker:0"), FAILED)
+    simulation.settle()
+    (shown,) = build_report(simulation.app, simulation.now, context).tasks
+    assert (shown.step, shown.total, shown.rate, shown.memory) == (20.0, 40.0, None, None)
 
 
 # --- who is missing, and why ------------------------------------------------------------------------------------------

@@ -171,6 +171,7 @@ class Master:
             user=record.user,
             submitted=record.submitted,
             live={**self._in_setup, **self.executors.collect_live()},
+            find_progress=self.metrics.find_progress,
         )
         return build_report(self.app, self._clock.now(), context)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tony import clock
 from tony.am.series_store import SeriesStore, Track
 from tony.am.stall_detection import FEWEST_STEP_PAUSES, ActivityRecord, StepPauses
+from tony.am.step_rate import StepRate
 from tony.am.step_stalls import add_stall, condense_stalls, find_median, find_stall_limit
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
@@ -25,8 +26,9 @@ from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId, parse_role
 from tony.model.metric_definitions import series_of
-from tony.model.progress import CheckpointRecord, Progress
-from tony.model.progress_rules import STALLED_AFTER_UNKNOWN_SECONDS, has_made_all
+from tony.model.progress import CheckpointRecord, Progress, TaskProgress
+from tony.model.progress_rules import STALLED_AFTER_UNKNOWN_SECONDS, has_made_all, measure_task
+from tony.model.states import TaskState
 from tony.protocol.client_messages import GetMetrics, Measured
 from tony.protocol.executor_messages import Sample
 
@@ -76,6 +78,7 @@ class _AttemptProgress:
 
     Attributes:
         best: the highest step of all task attempts before it; None if there was none.
+        rate: at which it makes steps now.
         changed: since it was written.
         reports: reports of steps so far.
         intervals: seconds between the last of them.
@@ -84,6 +87,7 @@ class _AttemptProgress:
 
     progress: Progress
     best: float | None
+    rate: StepRate
     changed: bool = True
     reports: int = 1
     intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_INTERVALS))
@@ -198,15 +202,19 @@ class MetricsStore:
             count = max(1, message.step_reports - attempt.reports)
             attempt.intervals.extend([(seen - progress.at) / count] * min(count, _MAX_INTERVALS))
         attempt.reports = max(attempt.reports, message.step_reports)
+        last_at = max(seen, progress.at)
+        if stalls != progress.stalls:
+            attempt.rate.restart(last_at, step)
         attempt.progress = replace(
             progress,
             step=step,
-            at=max(seen, progress.at),
-            changed_at=progress.changed_at if step == progress.step else max(seen, progress.at),
+            at=last_at,
+            changed_at=progress.changed_at if step == progress.step else last_at,
             total=total,
             regained=regained,
             stalled_after=find_stall_limit(attempt.intervals),
             stalls=stalls,
+            recent_rate=attempt.rate.add_report(last_at, step),
         )
         attempt.changed = True
 
@@ -230,7 +238,7 @@ class MetricsStore:
             behind=best is not None and first <= best,
             stalled_after=STALLED_AFTER_UNKNOWN_SECONDS,
         )
-        return _AttemptProgress(progress, best)
+        return _AttemptProgress(progress, best, StepRate(first_at, first))
 
     def _note_saved(self, task: Task, message: Sample, now: float) -> None:
         for checkpoint in message.saved:
@@ -252,7 +260,7 @@ class MetricsStore:
         which = message.session, message.try_
         if which not in attempts:
             nothing = Progress(str(task.id), *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
-            attempts[which] = _AttemptProgress(nothing, None)
+            attempts[which] = _AttemptProgress(nothing, None, StepRate(0.0, 0.0))
         attempt = attempts[which]
         attempt.progress, attempt.changed = replace(attempt.progress, unlisted=attempt.progress.unlisted + took), True
 
@@ -269,6 +277,15 @@ class MetricsStore:
         attempts = self._attempts.get(str(task))
         progress = attempts[max(attempts)].progress if attempts else None
         return None if progress is None or progress.first_at < 0 else max(0.0, self._now() - progress.at)
+
+    def find_progress(self, task: Task) -> TaskProgress | None:
+        """Return the progress of a task's current attempt; None if it has reported no step."""
+        attempt = self._attempts.get(str(task.id), {}).get((task.session, task.try_))
+        if attempt is None or attempt.progress.first_at < 0:
+            return None
+        return measure_task(
+            attempt.progress, self._now() if task.living else None, succeeded=task.state is TaskState.SUCCEEDED
+        )
 
     def find_step_pauses(self, task: Task) -> StepPauses | None:
         """Return the pauses between the steps of a task's current attempt; None if it has reported no step."""
@@ -471,7 +488,8 @@ class MetricsStore:
         for before in sorted(progress, key=lambda each: (each.session, each.try_)):
             attempts = self._attempts.setdefault(before.task, {})
             best = max((each.progress.step for each in attempts.values()), default=None)
-            attempts[before.session, before.try_] = _AttemptProgress(before, best, changed=False)
+            rate = StepRate(before.at, before.step)
+            attempts[before.session, before.try_] = _AttemptProgress(before, best, rate, changed=False)
 
     async def _run_in_writer(self, work: Callable[[], T]) -> T:
         """Run one piece of work at a time; it continues if the caller is cancelled."""

@@ -164,6 +164,15 @@ class SeriesStore:
             found.append(points)
         return tuple(found), False
 
+    def find_last_mean(self, task: str, name: str) -> float | None:
+        """Return the newest value of a series; None without one."""
+        track, number = self.tracks.get(task), self._numbers.get(name)
+        column = track.columns[number] if track and number is not None and number < len(track.columns) else None
+        if track is None or column is None:
+            return None
+        means = (column[3 * place + 1] for place in reversed(range(len(track.counts))))
+        return next((_round_to_float32(mean) for mean in means if not math.isnan(mean)), None)
+
     def _select(self, tasks: Collection[str], names: Collection[str], most: int) -> Iterator[Points]:
         numbers = [self._numbers[name] for name in names if name in self._numbers] if names else range(len(self.names))
         tracks = [self.tracks[name] for name in tasks if name in self.tracks] if tasks else self.tracks.values()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tony.core.application import Application
@@ -24,6 +24,7 @@ from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, RaisedMemory, Restarts, RoleSize, TaskReport, Used
 from tony.model.job_spec import GIB
 from tony.model.program_exit import ExitStatus
+from tony.model.progress import TaskProgress
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState, TaskState
 from tony.units import format_duration, format_first
@@ -41,22 +42,29 @@ class Live:
         last_line: that line.
         last_step_age: seconds since the last step that it reported.
         preparing: the container setup that runs before the executor starts; empty once that has been started.
+        memory: resident bytes, last measured; None if not known.
     """
 
     last_output_age: float | None = None
     last_line: str = ""
     last_step_age: float | None = None
     preparing: str = ""
+    memory: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportContext:
-    """Input of a report that the state machine does not have."""
+    """Input of a report that the state machine does not have.
+
+    Attributes:
+        find_progress: returns the progress of a task's current attempt; None if it has reported none.
+    """
 
     folder: str
     user: str
     submitted: float
     live: Mapping[TaskId, Live]
+    find_progress: Callable[[Task], TaskProgress | None] = lambda task: None
 
 
 _NO_LIVE = Live()
@@ -88,7 +96,8 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         folder=context.folder,
         am=am,
         tasks=tuple(
-            _build_task_report(state, task, now, context.live.get(task.id, _NO_LIVE)) for task in state.tasks.values()
+            _build_task_report(state, task, now, context.live.get(task.id, _NO_LIVE), context.find_progress(task))
+            for task in state.tasks.values()
         ),
         failure=state.final.failure if state.final else (state.failures[0] if state.failures else None),
         framework=state.spec.framework,
@@ -162,7 +171,7 @@ def _build_role_size(role: RoleState) -> RoleSize:
     return RoleSize(role=role.name, tasks=role.total, least=least, most=role.spec.instances, left_out=left_out)
 
 
-def _build_task_report(state: State, task: Task, now: float, live: Live) -> TaskReport:
+def _build_task_report(state: State, task: Task, now: float, live: Live, progress: TaskProgress | None) -> TaskReport:
     status, pending = task.status, _explain_pending(state, task, now, live)
     return TaskReport(
         task=str(task.id),
@@ -178,6 +187,10 @@ def _build_task_report(state: State, task: Task, now: float, live: Live) -> Task
         signal=status.signal if status else None,
         since=state.accepted_wall + task.since,
         last_output_age=live.last_output_age if task.living else None,
+        step=progress.step if progress else None,
+        total=progress.total if progress else None,
+        rate=progress.rate if progress and task.living else None,
+        memory=live.memory if task.living else None,
         note=pending or describe_note(task.note),
         note_repeats_exit=not pending and isinstance(task.note, ExitStatus) and task.note.is_bare,
     )

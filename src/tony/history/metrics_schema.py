@@ -23,7 +23,7 @@ from tony.model.progress import Progress
 #: SQLite's application id: "Tony" in ASCII.
 APPLICATION = 0x546F6E79
 #: Incremented when an older reader could misread a newer file.
-VERSION = 2
+VERSION = 3
 #: Buckets of a row.
 CHUNK = 32
 #: Rows of one series of one task from first to last, at most; the AM keeps at most half as many buckets.
@@ -53,7 +53,7 @@ CREATE TABLE chunk (
   known INTEGER, low REAL, middle REAL, high REAL);
 CREATE TABLE progress (
   task TEXT, session INTEGER, try INTEGER, first_step REAL, first_at REAL, step REAL, at REAL, total REAL,
-  regained REAL, behind INTEGER, unlisted REAL, stalled_after REAL, stalls TEXT, changed_at REAL,
+  regained REAL, behind INTEGER, unlisted REAL, stalled_after REAL, stalls TEXT, changed_at REAL, recent_rate REAL,
   PRIMARY KEY (task, session, try)) WITHOUT ROWID;
 CREATE TABLE checkpoint (task TEXT, session INTEGER, try INTEGER, step INTEGER, since REAL, until REAL);
 CREATE VIEW points AS
@@ -206,7 +206,7 @@ def encode_progress(p: Progress) -> tuple[object, ...]:
     return (
         *(p.task, p.session, p.try_, p.first_step, p.first_at, p.step, p.at),
         *(p.total, p.regained, int(p.behind), p.unlisted),
-        *(p.stalled_after, json.dumps(p.stalls), p.changed_at),
+        *(p.stalled_after, json.dumps(p.stalls), p.changed_at, p.recent_rate),
     )
 
 
@@ -231,6 +231,7 @@ def decode_progress(row: Sequence[object]) -> Progress:
         after,
         stalls,
         changed_at,
+        recent_rate,
     ) = row
     if not isinstance(task, str) or not isinstance(session, int) or not isinstance(try_, int):
         raise ValueError("invalid row of progress")
@@ -249,6 +250,7 @@ def decode_progress(row: Sequence[object]) -> Progress:
         stalled_after=None if after is None else _decode_number(after),
         stalls=() if stalls is None else _parse_stalls(stalls),
         changed_at=None if changed_at is None else _decode_number(changed_at),
+        recent_rate=None if recent_rate is None else _decode_number(recent_rate),
     )
 
 

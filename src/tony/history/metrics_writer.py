@@ -74,7 +74,7 @@ class MetricsWriter:
             for part in parts:
                 self._write_task(part, digits)
             self._database.executemany(
-                "INSERT OR REPLACE INTO progress VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                "INSERT OR REPLACE INTO progress VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 [layout.encode_progress(each) for each in progress],
             )
             if now is not None:

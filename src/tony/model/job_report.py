@@ -23,6 +23,9 @@ class TaskReport:
         session: the session of its last task attempt; 0 before the first.
         since: wall-clock seconds since 1970 of the last change of state.
         last_output_age: seconds since its last output; None before the first or after the end.
+        step, total: the last step that its last task attempt reported, and the number of steps; None if not reported.
+        rate: steps per second now; None while it makes none, and after the end.
+        memory: resident bytes; None if not known, and after the end.
         note: why it waits, or how it ended; may be empty.
         note_repeats_exit: `note` contains no more than `exit_code` or `signal`.
     """
@@ -40,6 +43,10 @@ class TaskReport:
     signal: str | None = None
     since: float | None = None
     last_output_age: float | None = None
+    step: float | None = None
+    total: float | None = None
+    rate: float | None = None
+    memory: float | None = None
     note: str = ""
     note_repeats_exit: bool = False
 
@@ -222,4 +229,14 @@ def _end_task(task: TaskReport, at: float, note: str, state: TaskState, started_
         return replace(task, pid=None, executor_pid=None)
     if task.state not in started_states:
         state, note = TaskState.STOPPED, "never started"
-    return replace(task, state=state, since=at, pid=None, executor_pid=None, last_output_age=None, note=note)
+    return replace(
+        task,
+        state=state,
+        since=at,
+        pid=None,
+        executor_pid=None,
+        last_output_age=None,
+        rate=None,
+        memory=None,
+        note=note,
+    )

@@ -21,6 +21,7 @@ class Progress:
         stalled_after: seconds without a report after which it counts as stalled; None: not known.
         stalls: intervals in which it was stalled before it continued, in order.
         changed_at: when it first reported its last step; None: at the last report.
+        recent_rate: steps per second of about the last minute up to the last report; None if not known.
     """
 
     task: str
@@ -37,6 +38,7 @@ class Progress:
     stalled_after: float | None = None
     stalls: tuple[tuple[float, float], ...] = ()
     changed_at: float | None = None
+    recent_rate: float | None = None
 
     @property
     def advanced_at(self) -> float:
@@ -50,7 +52,8 @@ class TaskProgress:
 
     Attributes:
         share: 0 to 1; None where its program reports no total, or has succeeded with fewer steps.
-        rate: steps per second, without stalls; None while it makes no step, or its next report is overdue.
+        rate: steps per second of about the last minute, without stalls; None while it makes no step, or its next report
+            is overdue.
         left: estimated seconds to its last step; None if not known, it does not run, or its next report is overdue.
         age: seconds since its last report; None if it does not run.
         overdue: seconds since its last report if the next one is overdue, but it is not stalled; None otherwise.

@@ -92,7 +92,7 @@ def measure_task(progress: Progress, now: float | None, *, succeeded: bool = Fal
         step=progress.step,
         total=progress.total,
         share=share_of(progress.step, progress.total, succeeded=succeeded),
-        rate=1 / seconds if seconds else None,
+        rate=(progress.recent_rate or 1 / seconds) if seconds else None,
         left=left,
         age=age,
         overdue=overdue,

@@ -60,6 +60,24 @@ def test_a_starting_job(running: JobReport) -> None:
     ]
 
 
+def test_a_training_job(running: JobReport) -> None:
+    """Step, rate and memory, where they are known; what is not known of any task has no column."""
+    first, second = running.tasks
+    tasks = (replace(first, step=120.0, total=400.0, rate=2.5, memory=1.5 * (1 << 30)), replace(second, note=""))
+    lines = format_status(replace(running, waiting="", tasks=tasks))
+    assert lines[1:] == [
+        "TASK      STATE     HOST   PID  SINCE                SESSION  STEP     RATE   MEMORY   OUTPUT     EXIT",
+        "worker:0  running   here   123  11:58:55 (1 m 05 s)  1        120/400  2.5/s  1.5 GiB  0.4 s ago  -",
+        "worker:1  starting  there  -    11:59:48 (12 s)      1        -        -      -        -          -",
+    ]
+    live = format_live_table(replace(running, waiting="", tasks=tasks), NOON, 65, 10)
+    assert live[1:] == [
+        "TASK      STATE     STEP     RATE   MEMORY   OUTPUT     NOTE",
+        "worker:0  running   120/400  2.5/s  1.5 GiB  0.4 s ago",
+        "worker:1  starting  -        -      -        -",
+    ]
+
+
 def test_a_job_with_fewer_tasks_than_it_asks_for(running: JobReport) -> None:
     """How many each such role has in this session, below the tasks."""
     sizes = (RoleSize(role="worker", tasks=1, least=1, most=2, left_out=(TaskId("worker", 1),)),)

@@ -29,6 +29,12 @@ def format_progress(progress: JobProgress) -> str:
     return ", ".join(parts)
 
 
+def format_steps(step: float | None, total: float | None) -> str:
+    """Return the last reported step, with the number of steps if that is known: `120/400`."""
+    steps = format_measure(step, Unit.COUNT)
+    return f"{steps}/{format_measure(total, Unit.COUNT)}" if step is not None and total else steps
+
+
 def draw_sparkline(
     values: Sequence[float | None], columns: int, *, unicode: bool = True, from_zero: bool = False
 ) -> str:

@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
+from tony.cli.text.metric_values import NOTHING, format_measure, format_steps
 from tony.control_characters import escape
 from tony.jobs.failure_text import format_report, format_warnings
 from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.state_directory import JobFolder
 from tony.model.states import TaskState
-from tony.units import format_duration, format_size
+from tony.units import Unit, format_duration, format_size
 
 if TYPE_CHECKING:
     from tony.history.event_queries import EventSource
 
-_HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
-#: Columns that are dropped when the terminal is too narrow, in this order: host, since, session, output, pid.
-_EXPENDABLE = (2, 4, 5, 6, 3)
-#: The same for the live table; dropped in this order: host, pid, for, output.
-_LIVE_HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "OUTPUT", "NOTE")
-_LIVE_EXPENDABLE = (2, 3, 4, 5)
+_HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "STEP", "RATE", "MEMORY", "OUTPUT", "EXIT", "NOTE")
+#: Columns that are dropped when the terminal is too narrow, in this order.
+_EXPENDABLE = ("HOST", "SINCE", "SESSION", "OUTPUT", "PID", "MEMORY", "RATE", "STEP")
+#: The same for the live table.
+_LIVE_HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "STEP", "RATE", "MEMORY", "OUTPUT", "NOTE")
+_LIVE_EXPENDABLE = ("HOST", "PID", "FOR", "OUTPUT", "MEMORY", "RATE", "STEP")
+#: Columns that are left out if no task has a value.
+_OPTIONAL = ("STEP", "RATE", "MEMORY")
 #: Most restarts that are listed.
 _MAX_RESTARTS_SHOWN = 5
 
@@ -194,20 +197,45 @@ def format_task_table(report: JobReport, now: float, columns: int | None) -> lis
     rows = [_HEADING, *(_format_row(task, now) for task in report.tasks)]
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
-    return format_table(rows, columns, _EXPENDABLE)
+    return _format_columns(rows, columns, _EXPENDABLE)
+
+
+def _format_columns(rows: Sequence[Sequence[str]], columns: int | None, expendable: Sequence[str]) -> list[str]:
+    """Return a table without the optional columns that have no value.
+
+    Args:
+        expendable: headings of the columns that are dropped when the terminal is too narrow, in this order.
+    """
+    empty = [
+        place
+        for place, heading in enumerate(rows[0])
+        if heading in _OPTIONAL and all(row[place] == NOTHING for row in rows[1:])
+    ]
+    kept = [[text for place, text in enumerate(row) if place not in empty] for row in rows]
+    return format_table(kept, columns, [kept[0].index(heading) for heading in expendable if heading in kept[0]])
 
 
 def _format_row(task: TaskReport, now: float) -> tuple[str, ...]:
     since = "-" if task.since is None else f"{format_clock_time(task.since)} ({format_age(task.since, now)})"
     ended = task.signal or ("-" if task.exit_code is None else str(task.exit_code))
     session = str(task.session or "-")
-    return (*_format_place(task), since, session, _format_output_age(task), escape(ended), escape(note_of(task)))
+    used = (*_format_use(task), _format_output_age(task))
+    return (*_format_place(task), since, session, *used, escape(ended), escape(note_of(task)))
 
 
 def _format_place(task: TaskReport) -> tuple[str, str, str, str]:
     """Return the first columns of a task: its name, state, host and process id."""
     pid = "-" if task.pid is None else str(task.pid)
     return escape(task.task), task.state.value, escape(task.host or "-"), pid
+
+
+def _format_use(task: TaskReport) -> tuple[str, str, str]:
+    """Return the step, the rate and the memory of a task."""
+    return (
+        format_steps(task.step, task.total),
+        format_measure(task.rate, Unit.PER_SECOND),
+        format_measure(task.memory, Unit.BYTES),
+    )
 
 
 def _format_output_age(task: TaskReport) -> str:
@@ -228,9 +256,8 @@ def format_live_table(report: JobReport, now: float, columns: int, rows: int, pr
     """
     lines = [cut(format_live_headline(report, now), columns)]
     if len(report.tasks) <= rows:
-        lines += format_table(
-            [_LIVE_HEADING, *(_format_live_row(task, now) for task in report.tasks)], columns, _LIVE_EXPENDABLE
-        )
+        rows_of_tasks = [_LIVE_HEADING, *(_format_live_row(task, now) for task in report.tasks)]
+        lines += _format_columns(rows_of_tasks, columns, _LIVE_EXPENDABLE)
     else:
         lines += format_table([("ROLE", "TASKS"), *_format_role_rows(report.tasks)], columns)
     return lines + [cut(escape(text), columns) for text in (progress, report.waiting, report.unfinished) if text]
@@ -247,7 +274,7 @@ def format_live_headline(report: JobReport, now: float) -> str:
 def _format_live_row(task: TaskReport, now: float) -> tuple[str, ...]:
     ended = task.signal or (f"exit code {task.exit_code}" if task.exit_code else "")
     note = escape(note_of(task) or ended)
-    return (*_format_place(task), format_age(task.since, now), _format_output_age(task), note)
+    return (*_format_place(task), format_age(task.since, now), *_format_use(task), _format_output_age(task), note)
 
 
 def _format_role_rows(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
-from tony.cli.text.metric_values import NOTHING, draw_sparkline, format_measure, format_progress
+from tony.cli.text.metric_values import NOTHING, draw_sparkline, format_measure, format_progress, format_steps
 from tony.cli.text.status_text import format_live_headline
 from tony.control_characters import escape
 from tony.jobs.job_metrics import Reports, find_last_value
@@ -209,9 +209,6 @@ def _format_cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
     if row.rss is not None and row.limit:
         memory += f" {100 * row.rss / row.limit:.0f}%"
     known = row.progress
-    steps = format_measure(known.step if known else None, Unit.COUNT)
-    if known and known.total:
-        steps += f"/{format_measure(known.total, Unit.COUNT)}"
     return (
         escape(row.task),
         row.state,
@@ -222,7 +219,7 @@ def _format_cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
         format_measure(row.gpu, Unit.SHARE),
         draw_cell(row.gpus),
         format_measure(row.gpu_memory, Unit.BYTES),
-        steps,
+        format_steps(known.step, known.total) if known else NOTHING,
         _draw_bar(known.share if known else None, unicode=unicode),
         _format_time_left(known),
     )
