@@ -42,6 +42,7 @@ TOLD = {
         "unexplained",  # follow from the tasks
         "latest",  # of every event
         "stall",  # what it leads to follows from the event
+        "stragglers",  # only reported
         *("refused", "_on_moved"),  # a count of what changed nothing; who looks on
         "ended_ids",  # ids that never come again; thousands
         *("roles", "tasks", "containers", "timers"),  # each looked at by itself

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.lab import Lab, until
 from tests.facts import mentions
 
@@ -96,4 +98,17 @@ def test_a_single_task_that_hangs_is_named_while_the_others_continue(lab: Lab) -
     status = lab.status(job)
     assert [task["step"] for task in status["tasks"]][1] == 59
     assert "worker:1" in status["waiting"]
+    lab.tony("kill", job)
+
+
+@pytest.mark.on_change("am")
+def test_a_slow_task_is_named(lab: Lab) -> None:
+    job = lab.detach(lab.roles(INDEPENDENT, WORKERS, HEAD, SLOW="2"))
+    (event,) = until(lambda: lab.events_of(job, "straggler"), "the slow task is found")
+    assert event["task"] == "worker:2"
+    assert mentions(lab.tony("status", job).stdout, "worker:2 is slow")
+    rates = [task["rate"] for task in lab.status(job)["tasks"]]
+    assert rates[0] > 2 * rates[2]
+    assert all(task["memory"] > 1e6 for task in lab.status(job)["tasks"])
+    assert mentions(lab.tony("why", job).stdout, "worker:2 is slow")
     lab.tony("kill", job)

@@ -67,6 +67,8 @@ CASES: list[tuple[ev.Event, str]] = [
         "no further step: worker:1 is in main at a.py:3",
     ),
     (ev.StallEnded(session=1), "the programs continue"),
+    (ev.StragglerFound(session=1, try_=1, task=TASK, reason="2 s a step"), "worker:1: 2 s a step"),
+    (ev.StragglerEnded(session=1, task=TASK), "worker:1 is as fast as the others again"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
     (
         ev.FailureClassified(

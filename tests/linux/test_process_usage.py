@@ -181,6 +181,25 @@ def group(folder: Path, **files: str) -> str:
     return str(folder)
 
 
+def test_shares_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for disks and the hypervisor; the time of guests, which is contained in that of users, does not count."""
+    ticks = iter([[0] * 10, [50, 0, 10, 10, 20, 0, 0, 10, 50, 0], [50, 0, 10, 10, 20, 0, 0, 10, 50, 0], []])
+    monkeypatch.setattr(process_usage, "_read_host_ticks", lambda: next(ticks))
+    used = ProcessUsage(since=clock.monotonic() - 1)
+    values = used.measure([])
+    assert (values["iowait"], values["steal"]) == (0.2, 0.1)
+    assert not {"iowait", "steal"} & {*used.measure([]), *used.measure([])}
+
+
+def test_a_process_that_waits_for_a_processor(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = iter([1.0, 1.5])
+    monkeypatch.setattr(process_usage, "_read_wait_seconds", lambda pid: next(waited))
+    used = ProcessUsage(since=clock.monotonic())
+    assert used.measure([program.pid])["cpu-wait"] == 0.0
+    values, seconds = passed(used, [program.pid])
+    assert values["cpu-wait"] == pytest.approx(min(1.0, 0.5 / seconds), rel=0.3)
+
+
 V2 = "usage_usec {0}\nuser_usec 1\nnr_periods {1}\nnr_throttled {2}\nthrottled_usec {3}\n"
 
 

@@ -56,7 +56,8 @@ def render_fallback_page(report: JobReport, why: str = "") -> str:
     )
     more = len(report.tasks) - _MAX_SHOWN_TASKS
     rest = f"<p>... and {more} more tasks: tony status {job}</p>" if more > 0 else ""
-    waiting = "".join(f"<p>{html.escape(text)}</p>" for text in (report.waiting, report.unfinished) if text)
+    sentences = (report.waiting, report.stragglers, report.unfinished)
+    waiting = "".join(f"<p>{html.escape(text)}</p>" for text in sentences if text)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}<title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"

@@ -23,6 +23,7 @@ from tony.am.notifications import Notifications
 from tony.am.recovery import find_known_containers
 from tony.am.remote_program_requests import RemoteProgramRequests
 from tony.am.stall_watch import StallWatch
+from tony.am.straggler_watch import StragglerWatch
 from tony.am.subscribers import Subscribers
 from tony.am.unconfirmed_ends import UnconfirmedEnds
 from tony.clock import JobClock
@@ -132,6 +133,8 @@ class Master:
             self.executors.find_last_line,
             self.notifications.on_stalled,
         )
+        on_straggler = self.notifications.on_straggler
+        self._stragglers = StragglerWatch(app.state, self.metrics, self.feed, now, on_straggler)
         journal = allocator.journal(job.folder.events(attempt), self.on_durable)
         self._barrier = DurabilityBarrier(self._perform_all, journal)
 
@@ -469,6 +472,7 @@ class Master:
             await asyncio.sleep(self.executors.interval)
             self.executors.check()
             self._stalls.check()
+            self._stragglers.check()
             self.subscribers.on_time_passed()
 
 

@@ -20,6 +20,7 @@ from tony.am.series_store import SeriesStore, Track
 from tony.am.stall_detection import FEWEST_STEP_PAUSES, ActivityRecord, StepPauses
 from tony.am.step_rate import StepRate
 from tony.am.step_stalls import add_stall, condense_stalls, find_median, find_stall_limit
+from tony.am.usage_windows import UsageWindows
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
 from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
@@ -125,6 +126,7 @@ class MetricsStore:
         self.step_interval = min(steps, self.interval)
         self.series = SeriesStore([*map(str, state.tasks)], least)
         self.activity = ActivityRecord()
+        self.windows = UsageWindows()
         self.refused = 0
         self._names: dict[str, bool] = {}
         self._attempts: dict[str, dict[tuple[int, int], _AttemptProgress]] = {}
@@ -160,7 +162,9 @@ class MetricsStore:
         at = max(0.0, now - max(0.0, message.ago))
         if which == newest:
             self.activity.note_sample(task, at, message.values)
-            self.series.add(str(task), at, self._select_known_values(message.values))
+            known_values = self._select_known_values(message.values)
+            self.windows.add_sample(task, known_values)
+            self.series.add(str(task), at, known_values)
         self._note_steps(known, message, now, at)
         self._note_saved(known, message, now)
 
@@ -196,6 +200,8 @@ class MetricsStore:
             progress.regained,
         ):
             return  # a sample repeats what was reported before
+        if step > progress.step and seen > progress.at and which == (task.session, task.try_):
+            self.windows.add_steps(task.id, step, (seen - progress.at) / (step - progress.step))
         stalls = add_stall(progress, step, seen)
         attempt.longest = max(attempt.longest, seen - progress.at)
         if seen - progress.at > _SAME_REPORT_SECONDS:

@@ -91,6 +91,10 @@ class Notifications:
         """Handle that the programs stopped making progress."""
         self.notify("stalled", reason)
 
+    def on_straggler(self, reason: str) -> None:
+        """Handle that a task was found to be slow."""
+        self.notify("straggler", reason)
+
     def notify(self, what: str, reason: str = "", report: JobReport | None = None) -> None:
         """Send a notification soon, if the job asks for this kind."""
         if self._target is None or what not in self._on:

@@ -27,7 +27,7 @@ MAX_BUCKETS = 1024
 _BUCKET_BYTES = 12
 _ARRAY_BYTES = 112
 #: Expected series of a task: those of its program, without devices.
-_USUAL_SERIES_COUNT = 14
+_USUAL_SERIES_COUNT = 17
 #: Maximum number of different series names in a job.
 MAX_NAMES = 512
 #: Maximum numbers and series of one answer: a message holds a megabyte.

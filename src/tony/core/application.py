@@ -70,6 +70,8 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.Silent: container_loss.on_silent,
     ev.Stalled: stalls.on_stalled,
     ev.StallEnded: stalls.on_stall_ended,
+    ev.StragglerFound: stalls.on_straggler_found,
+    ev.StragglerEnded: stalls.on_straggler_ended,
     ev.DeadlinePassed: deadlines.on_deadline,
     ev.KillRequested: job_finish.on_kill,
     ev.RestartRequested: session_restart.on_restart,

@@ -256,6 +256,30 @@ class StallEnded(LoggedEvent):
 
 
 @value_class
+class StragglerFound(LoggedEvent):
+    """A task is slow, compared with the other tasks of its role.
+
+    Attributes:
+        reason: how slow it is and what measurements show of why, one sentence.
+    """
+
+    kind: ClassVar[str] = "straggler"
+    session: int
+    try_: int
+    task: TaskId
+    reason: str
+
+
+@value_class
+class StragglerEnded(LoggedEvent):
+    """A slow task is as fast as the others again."""
+
+    kind: ClassVar[str] = "straggler-ended"
+    session: int
+    task: TaskId
+
+
+@value_class
 class SessionOpened(LoggedEvent):
     """Session `session` begins: the answer to `OpenSession`, logged before any of its effects.
 
@@ -456,6 +480,8 @@ Event = (
     | Silent
     | Stalled
     | StallEnded
+    | StragglerFound
+    | StragglerEnded
     | SessionOpened
     | GangSizeSet
     | FailureClassified

@@ -16,6 +16,7 @@ from tony.core.sentences import (
     describe_restart,
     describe_silent_peers,
     describe_stall,
+    describe_stragglers,
     describe_unfinished,
 )
 from tony.core.state import RoleState, State, Task
@@ -107,6 +108,7 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
         waiting=waiting or silent,
         unfinished="" if silent else describe_unfinished(state),  # both would name the same tasks
+        stragglers=describe_stragglers(state),
         restarts=_build_restarts(state, now),
         session_reason=describe_restart(state.session_reason) if state.session_reason else "",
         previous_failure=_find_failure(state.session_reason),

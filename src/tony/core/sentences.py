@@ -215,6 +215,8 @@ _SHOWN_RANGES = 3
 MIN_SILENCE_SECONDS = 60.0
 #: Maximum number of tasks listed by name.
 _MAX_NAMED_SILENT = 3
+#: Maximum number of slow tasks described.
+_MAX_STRAGGLERS = 3
 
 
 def describe_pending(state: State) -> str:
@@ -274,6 +276,14 @@ def describe_unfinished(state: State) -> str:
 def describe_stall(stall: Stalled, now: float) -> str:
     """Return for how long a session has made no progress, and where it waits."""
     return f"no {stall.what} for {format_duration(max(0.0, now - stall.since))}: {stall.reason}"
+
+
+def describe_stragglers(state: State) -> str:
+    """Return which tasks are slow and why; empty if none is."""
+    found = [each for task in state.tasks.values() if (each := state.find_straggler(task))] if state.stragglers else []
+    named = [f"{each.task} is slow: {each.reason}" for each in found[:_MAX_STRAGGLERS]]
+    more = len(found) - len(named)
+    return ". ".join([*named, *([f"{more} more tasks are slow"] if more > 0 else [])])
 
 
 def describe_silent_peers(state: State, now: float, find_silence: Callable[[TaskId], float | None]) -> str:

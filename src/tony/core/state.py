@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tony.core.deadline import Deadline, DeadlineKind, Timers
-from tony.core.events import ContainerEnded, Stalled
+from tony.core.events import ContainerEnded, Stalled, StragglerFound
 from tony.core.reasons import RestartReason, TaskNote
 from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
 from tony.model.failure import Failure
@@ -295,6 +295,7 @@ class State:
         unexplained: tasks that were stopped externally, or lost their container, until the cause is known.
         exports: role -> variable -> (index of the task that exported it, value).
         stall: of a session that makes no progress; None once it continues.
+        stragglers: the task attempts that are or were slow, see `find_straggler`.
         refused: number of events about something that does not, or no longer, exist.
         ended_at: when the job ended.
     """
@@ -351,6 +352,7 @@ class State:
         self.unexplained: set[TaskId] = set()
         self.exports: dict[str, dict[str, tuple[int, str]]] = {}
         self.stall: Stalled | None = None
+        self.stragglers: dict[TaskId, StragglerFound] = {}
         self.refused = 0
         self.ended_at: float | None = None
         for name, role in spec.effective_roles.items():
@@ -359,6 +361,11 @@ class State:
             counts[TaskState.PENDING] = len(tasks)
             self.roles[name] = RoleState(name, role, role.kind, tasks, counts, memory=role.resources.memory)
             self.tasks.update({task.id: task for task in tasks})
+
+    def find_straggler(self, task: Task) -> StragglerFound | None:
+        """Return why the current attempt of a task counts as slow; None if it does not."""
+        found = self.stragglers.get(task.id)
+        return found if found and (found.session, found.try_) == (task.session, task.try_) else None
 
     def move_task(self, task: Task, move: TaskMove, now: float) -> None:
         """Apply one transition of the task table and update the role's counters."""

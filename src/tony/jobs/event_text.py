@@ -93,6 +93,10 @@ def describe(event: ev.Event) -> str:
             return f"no further {event.what}: {event.reason}"
         case ev.StallEnded():
             return "the programs continue"
+        case ev.StragglerFound():
+            return f"{event.task}: {event.reason}"
+        case ev.StragglerEnded():
+            return f"{event.task} is as fast as the others again"
         case ev.SessionOpened():
             return f"session {event.session}: {event.reason}"
         case ev.GangSizeSet():

@@ -27,6 +27,8 @@ _DEBT_SECONDS = 60.0
 _LEISURE = 1000
 #: Numbers of the four counters of `_Process`.
 _CPU, _FAULTS, _READ, _WRITE = range(4)
+#: Places of two kinds of CPU time in the first line of /proc/stat: waiting for disks, and taken by the hypervisor.
+_IOWAIT, _STEAL = 4, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class _Process:
 
     Attributes:
         start: seconds since boot; unique together with the pid.
+        waited: seconds for which its main thread was ready to run but waited for a processor.
         own: CPU seconds and major faults of its own, 0 for what the kernel does not separate.
         whole: CPU seconds, major faults, bytes read and written, including children it waited for.
     """
@@ -43,6 +46,7 @@ class _Process:
     start: float
     threads: int
     rss: int
+    waited: float
     own: tuple[float, float, float, float]
     whole: tuple[float, float, float, float]
 
@@ -68,6 +72,7 @@ class ProcessUsage:
         self._at = since
         self._leisure = leisure
         self._pss_from = 0.0
+        self._host = _read_host_ticks()
 
     def measure(self, pids: Sequence[int]) -> dict[str, float]:
         """Measure current values, and rates since the last call.
@@ -98,10 +103,27 @@ class ProcessUsage:
                     "disk-write": gains[_WRITE] / elapsed,
                 }
             )
+            waits = [found.waited - self._known[pid].waited for pid, found in seen.items() if self._is_same(pid, found)]
+            values["cpu-wait"] = min(1.0, max(waits, default=0.0) / elapsed)
         values.update(self._rates(_read_group_counters(self._folders), elapsed))
+        values.update(self._measure_host())
         values.update(self._measure_throttling(elapsed))
         self._known, self._at = seen, now
         return {name: round(value, 4) for name, value in values.items()}
+
+    def _is_same(self, pid: int, found: _Process) -> bool:
+        """Return True if a process was seen by the last measurement."""
+        before = self._known.get(pid)
+        return before is not None and before.start == found.start
+
+    def _measure_host(self) -> dict[str, float]:
+        """Return shares of the CPU time of the host since the last measurement."""
+        before, self._host = self._host, _read_host_ticks()
+        gains = [now - then for now, then in zip(self._host, before, strict=False)]
+        total = sum(gains[: _STEAL + 1])  # those of guests are contained in the others
+        if len(gains) <= _STEAL or total <= 0 or min(gains) < 0:
+            return {}
+        return {"iowait": gains[_IOWAIT] / total, "steal": gains[_STEAL] / total}
 
     def _rates(self, counters: Mapping[str, float], elapsed: float | None) -> dict[str, float]:
         """Return the gains of kernel counters per second, except those that ran backwards."""
@@ -196,11 +218,19 @@ def _process(pid: int) -> _Process | None:
             start=int(fields[19]) * _TICK,
             threads=int(fields[17]),
             rss=int(fields[21]) * _PAGE,
+            waited=_read_wait_seconds(pid),
             own=(cpu, faults, 0.0, 0.0),
             whole=(cpu + waited, faults + inherited, read, written),
         )
     except (OSError, IndexError, ValueError):
         return None
+
+
+def _read_wait_seconds(pid: int) -> float:
+    """Return for how long the main thread of a process waited for a processor; 0 where the kernel does not count."""
+    words = read_text(f"/proc/{pid}/schedstat").split()
+    nanoseconds = parse_number(words[1]) if len(words) > 1 else None
+    return (nanoseconds or 0) * 1e-9
 
 
 def _read_transfers(pid: int) -> tuple[int, int]:
@@ -209,6 +239,13 @@ def _read_transfers(pid: int) -> tuple[int, int]:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as io:
         found = dict(line.split(b": ", 1) for line in io.read().splitlines() if b": " in line)
     return int(found.get(b"read_bytes", 0)), int(found.get(b"write_bytes", 0))
+
+
+def _read_host_ticks() -> list[int]:
+    """Return the CPU time of the host by kind, in ticks; empty where that cannot be read."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as file:
+        return [int(word) for word in file.readline().split()[1:]]
+    return []
 
 
 def _files(pid: int) -> int:

@@ -138,6 +138,7 @@ class JobReport:
         waiting: which tasks are missing and why, where the programs hang, or which are silent since a peer succeeded,
             one sentence; may be empty.
         unfinished: which tasks the job still waits for once another one has succeeded, one sentence; else empty.
+        stragglers: which tasks are slow compared with the others of their role, and why, one sentence each; else empty.
         restarts: number of restarts; None before any.
         session_reason: why the current session was started; empty if it is the first.
         previous_failure: the failure after which the current session was started; None if there was none.
@@ -179,6 +180,7 @@ class JobReport:
     unfinished: str = ""
     raised_memory: tuple[RaisedMemory, ...] = ()
     warnings: tuple[str, ...] = ()
+    stragglers: str = ""
 
     @property
     def took(self) -> float | None:

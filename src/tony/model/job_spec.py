@@ -151,7 +151,7 @@ class Notify:
 
 
 #: Subjects of notifications, in the order of a job's life.
-NOTICES = ("started", "restarted", "stalled", "succeeded", "failed", "killed")
+NOTICES = ("started", "restarted", "stalled", "straggler", "succeeded", "failed", "killed")
 
 
 @value_class

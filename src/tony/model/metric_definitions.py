@@ -78,7 +78,30 @@ _OF_PROGRAM = (
         "major-faults", "Major page faults", Unit.PER_SECOND, "page faults that read from disk", MetricGroup.MEMORY
     ),
     MetricSeries("throttled", "CPU throttling", Unit.SHARE, "time throttled by the CPU limit", MetricGroup.CPU),
+    MetricSeries(
+        "cpu-wait",
+        "Waiting for a processor",
+        Unit.SHARE,
+        "time that a process was ready but waited for a processor; of the one that waited most",
+        MetricGroup.CPU,
+    ),
     MetricSeries("oom-kills", "OOM kills", Unit.COUNT, "OOM kills (total)", MetricGroup.MEMORY),
+    MetricSeries(
+        "steal",
+        "CPU steal",
+        Unit.SHARE,
+        "CPU time of the whole host taken by its hypervisor",
+        MetricGroup.CPU,
+        of_host=True,
+    ),
+    MetricSeries(
+        "iowait",
+        "Waiting for disks",
+        Unit.SHARE,
+        "CPU time of the whole host spent waiting for disks",
+        MetricGroup.CPU,
+        of_host=True,
+    ),
     MetricSeries(
         "net-in", "Network in", Unit.BYTES_PER_SECOND, "received by the whole host", MetricGroup.TRANSFER, of_host=True
     ),

@@ -64,11 +64,13 @@ def test_a_training_job(running: JobReport) -> None:
     """Step, rate and memory, where they are known; what is not known of any task has no column."""
     first, second = running.tasks
     tasks = (replace(first, step=120.0, total=400.0, rate=2.5, memory=1.5 * (1 << 30)), replace(second, note=""))
-    lines = format_status(replace(running, waiting="", tasks=tasks))
+    lines = format_status(replace(running, waiting="", stragglers="worker:0 is slow: 2 s a step", tasks=tasks))
     assert lines[1:] == [
         "TASK      STATE     HOST   PID  SINCE                SESSION  STEP     RATE   MEMORY   OUTPUT     EXIT",
         "worker:0  running   here   123  11:58:55 (1 m 05 s)  1        120/400  2.5/s  1.5 GiB  0.4 s ago  -",
         "worker:1  starting  there  -    11:59:48 (12 s)      1        -        -      -        -          -",
+        "",
+        "worker:0 is slow: 2 s a step",
     ]
     live = format_live_table(replace(running, waiting="", tasks=tasks), NOON, 65, 10)
     assert live[1:] == [

@@ -65,3 +65,19 @@ def test_a_stall_of_another_session_means_nothing() -> None:
     cluster = started(replace(workers(2), on_stall=OnStall.FAIL))
     cluster.deliver(ev.Stalled(session=7, since=0.0, what="output", reason="late"))
     assert (seen(cluster).state, seen(cluster).waiting) == (JobState.RUNNING, "")
+
+
+def test_a_slow_task_is_reported_until_it_is_fast_again() -> None:
+    cluster = started(workers(2))
+    cluster.deliver(ev.StragglerFound(session=1, try_=1, task=task("worker:1"), reason="2 s a step"))
+    assert (seen(cluster).state, seen(cluster).stragglers) == (JobState.RUNNING, "worker:1 is slow: 2 s a step")
+    cluster.deliver(ev.StragglerEnded(session=1, task=task("worker:1")))
+    assert seen(cluster).stragglers == ""
+
+
+def test_a_slow_task_of_another_attempt_means_nothing() -> None:
+    cluster = started(workers(2))
+    cluster.deliver(ev.StragglerFound(session=1, try_=2, task=task("worker:1"), reason="2 s a step"))
+    cluster.deliver(ev.StragglerFound(session=7, try_=1, task=task("worker:1"), reason="2 s a step"))
+    cluster.deliver(ev.StragglerEnded(session=7, task=task("worker:0")))
+    assert seen(cluster).stragglers == ""

@@ -8,6 +8,7 @@ from tony.cli.open_job import load_report, open_portal, portal_option
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.text.root_cause_text import format_root_cause, format_rules
+from tony.control_characters import escape
 from tony.jobs.root_cause import build_root_cause
 from tony.model.job_report import JobReport
 
@@ -28,6 +29,7 @@ def command(job: str, explain: bool, portal: str | None, as_json: bool) -> None:
         print_json(root_cause)
     elif root_cause is None:
         say(f"job {report.job} ({report.name}) is {report.state.value}: nothing has failed")
+        say_all(escape(sentence) for sentence in (report.waiting, report.stragglers) if sentence)
     else:
         say_all(format_root_cause(report, root_cause))
         if explain:

@@ -69,6 +69,7 @@ class StatusChanges:
             *self._describe_lone_restarts(report),
             *self._describe_tasks(report),
             *self._describe_waiting(report.waiting or report.unfinished, now),
+            *self._describe_stragglers(report),
             *self._describe_state(report),
         ]
         self._last = report
@@ -93,6 +94,11 @@ class StatusChanges:
                 without = f"Session {report.session} runs without {left_out}"
                 lines.append(f"{without}: {size.role} has {size.tasks} of {size.most} tasks (min {size.least})")
         return lines
+
+    def _describe_stragglers(self, report: JobReport) -> list[str]:
+        """Report slow tasks when they change."""
+        before = self._last.stragglers if self._last else ""
+        return [report.stragglers] if report.stragglers not in ("", before) else []
 
     def _describe_state(self, report: JobReport) -> list[str]:
         if not self._has_new_state(report):

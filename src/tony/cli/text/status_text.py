@@ -53,7 +53,7 @@ def format_status(
     lines = [format_headline(report, now), *format_task_table(report, now, columns), *_format_sizes(report)]
     lines += _format_restarts(report, sessions, alone)
     lines += _format_raised_memory(report)
-    for sentence in filter(None, (progress, report.waiting, report.unfinished)):
+    for sentence in filter(None, (progress, report.waiting, report.stragglers, report.unfinished)):
         lines += ["", escape(sentence)]
     if report.warnings:
         lines += ["", *(escape(line) for line in format_warnings(report))]
@@ -260,7 +260,8 @@ def format_live_table(report: JobReport, now: float, columns: int, rows: int, pr
         lines += _format_columns(rows_of_tasks, columns, _LIVE_EXPENDABLE)
     else:
         lines += format_table([("ROLE", "TASKS"), *_format_role_rows(report.tasks)], columns)
-    return lines + [cut(escape(text), columns) for text in (progress, report.waiting, report.unfinished) if text]
+    sentences = (progress, report.waiting, report.stragglers, report.unfinished)
+    return lines + [cut(escape(text), columns) for text in sentences if text]
 
 
 def format_live_headline(report: JobReport, now: float) -> str:

@@ -150,7 +150,7 @@ def format_top_table(
         if keys
         else []
     )
-    head += [escape(sentence) for sentence in (report.waiting, report.unfinished) if sentence]
+    head += [escape(sentence) for sentence in (report.waiting, report.stragglers, report.unfinished) if sentence]
     row_count = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
     chosen = sort_rows(rows, sort)
     if row_count is not None and len(chosen) > row_count:

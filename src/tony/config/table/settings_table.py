@@ -275,7 +275,7 @@ _JOB = (
     _row("notify.webhook", Kind.SECRET, Part.AM, "URL that receives a POST with a short JSON report for each event "
          "in `notify.on`: [Notifications](notifications.md).", attribute="notify.webhook",
          also="url webhook_url hook slack"),
-    _row("notify.on", Kind.TAGS, Part.AM, "Events to notify about: `started`, `restarted`, `stalled`, "
+    _row("notify.on", Kind.TAGS, Part.AM, "Events to notify about: `started`, `restarted`, `stalled`, `straggler`, "
          "`succeeded`, `failed`, `killed`.", attribute="notify.on", also="events when"),
     _row("notify.secret", Kind.SECRET, Part.AM, "Key of the HMAC-SHA256 signature of each notification.",
          attribute="notify.secret", also="key token signature hmac"),

@@ -10,7 +10,7 @@ below them in this list:
     session_start       a session opens
     task_exit           a task ended: it restarts alone, or its role, session and job react
     role_readiness      roles become ready, groups time out, the job succeeds
-    stalls              the programs of a session stopped making progress
+    stalls              the programs of a session stopped making progress, or one is slow
     failure_handling    a failure is classified
     session_restart     a session is replaced by the next one
     node_exclusion      hosts on which tasks failed repeatedly

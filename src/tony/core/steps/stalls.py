@@ -1,4 +1,7 @@
-"""Handles a session whose programs make no progress: it is reported, restarts, or the job fails (`on_stall`)."""
+"""Handles a session whose programs make no progress: it is reported, restarts, or the job fails (`on_stall`).
+
+Slow tasks are only reported.
+"""
 
 from __future__ import annotations
 
@@ -32,3 +35,19 @@ def on_stall_ended(ctx: StepContext, event: ev.StallEnded) -> None:
     state = ctx.state
     if state.stall and state.stall.session == event.session:
         state.stall = None
+
+
+def on_straggler_found(ctx: StepContext, event: ev.StragglerFound) -> None:
+    """Handle that a task is slow; of an ended task attempt it means nothing."""
+    task = ctx.state.tasks.get(event.task)
+    if task is None or (task.session, task.try_) != (event.session, event.try_):
+        ctx.state.refused += 1
+        return
+    ctx.state.stragglers[event.task] = event
+
+
+def on_straggler_ended(ctx: StepContext, event: ev.StragglerEnded) -> None:
+    """Handle that a task is as fast as the others again."""
+    found = ctx.state.stragglers.get(event.task)
+    if found and found.session == event.session:
+        del ctx.state.stragglers[event.task]
