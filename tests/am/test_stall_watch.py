@@ -134,6 +134,17 @@ def test_a_single_task_that_makes_no_steps_is_named_until_it_continues(job: Watc
     assert job.events[1:] == [ev.StallEnded(session=job.state.session)]
 
 
+def test_a_single_task_that_waits_for_the_others_is_not_stalled(job: Watched) -> None:
+    """It has made its steps before them."""
+    job.run(60, lambda index: int(job.now))
+    job.run(40, lambda index: 60 if index == 0 else int(job.now))
+    assert [task for task, _ in job.requests] == [TaskId("worker", 0)]
+    job.answer(WAITING)
+    job.run(100, lambda index: 60 if index == 0 else int(job.now))
+    assert not job.requests
+    assert not job.events
+
+
 def test_a_stall_of_all_follows_that_of_one(job: Watched) -> None:
     job.run(60, lambda index: int(job.now))
     job.run(40, lambda index: 60 if index == 1 else int(job.now))

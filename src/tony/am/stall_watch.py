@@ -130,9 +130,9 @@ class StallWatch:
             self._start_dump(found, [each for each in signs if found.task in (None, each.task)])
 
     def _find_stall(self, signs: Sequence[TaskSigns], timeout: float) -> Stall | None:
-        """Return the stall of the session, or else of a single task."""
+        """Return the stall of the session, or else of a single task; not soon after stack traces have proved none."""
         found = find_stall(signs, self._now(), timeout)
-        if found and found.needs_proof and self._now() < self._next_proof_at:
+        if (found is None or found.needs_proof) and self._now() < self._next_proof_at:
             return None
         tracked = [each for each in signs if self._state.roles[each.task.role].kind is RoleKind.TRACKED]
         return found or find_lone_stall(tracked, self._now(), timeout)
@@ -238,6 +238,8 @@ class StallWatch:
         stacks = [self._describe(task, dump.points.get(task.id), has_ended=False) for task in running]
         if dump.stall.task is not None:
             lone = next(each for each in stacks if each.task == dump.stall.task)
+            if waits_for_others([lone]):  # it has made its steps, and the others have not
+                return None
             return self._add_last_line(describe_lone_task(lone, len(stacks) - 1), dump)
         if dump.stall.needs_proof and not waits_for_others(stacks):
             return None
