@@ -156,7 +156,7 @@ def _only_looks(page: Page, job: str) -> None:
     expect(control).to_contain_text("vic")
     expect(control).to_contain_text(f"by {user()}, mo")
     expect(control.locator("code")).to_have_text(f"tony kill {job}")
-    expect(page.get_by_role("button")).to_have_count(0)
+    expect(page.get_by_role("main").get_by_role("button")).to_have_count(0)
 
 
 def _strangers_change_nothing(lab: YarnLab, job: str) -> None:
@@ -184,7 +184,6 @@ def _strangers_change_nothing(lab: YarnLab, job: str) -> None:
 
 def _changes_it(lab: YarnLab, page: Page, job: str, address: str) -> None:
     """Stacks, log level, the session anew, and the end."""
-    page.on("dialog", lambda dialog: dialog.accept())
     page.goto(f"{address}task/worker:0")
     page.get_by_role("button", name="Capture").click()
     expect(page.locator("[data-control] pre.log")).to_contain_text("talks_for_ever")
@@ -194,9 +193,11 @@ def _changes_it(lab: YarnLab, page: Page, job: str, address: str) -> None:
     control.get_by_label("Log level").select_option("debug")
     expect(said).to_have_text("Done.")
     control.get_by_role("button", name="Restart session").click()
+    page.get_by_role("dialog").get_by_role("button", name="Restart session").click()
     expect(page.locator("dl.facts")).to_contain_text("1 that did not count")
     lab.wait(job, "running")
     control.get_by_role("button", name="Stop job").click()
+    page.get_by_role("dialog").get_by_role("button", name="Stop job").click()
     expect(said).to_have_text("Done.")
 
 
