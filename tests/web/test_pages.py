@@ -16,15 +16,7 @@ from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
-from tony.advice.recommendation import (
-    Advice,
-    Recommendation,
-    Saving,
-    SettingChange,
-    SettingKey,
-    SettingValue,
-    Severity,
-)
+from tony.advice.recommendation import Advice, Recommendation, Saving, Severity
 from tony.core.sentences import describe_failure
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.history.job_record import read_summary, write_summary
@@ -50,6 +42,7 @@ from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import load_assets
 from tony.web.pages import job as job_page
+from tony.web.pages import job_tabs
 from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
@@ -512,48 +505,41 @@ def test_a_job_that_restarted_says_why(tmp_path: Path) -> None:
     assert f"log/worker:0/err?name={(failure.log or '').rpartition('/')[2]}" in card
 
 
-def test_the_recommendation_that_answers_a_failure_is_in_its_card(
+def test_a_recommendation_that_answers_a_failure_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other recommendations, and the same one for another role, are not."""
+    """The card of the failure has the lines for the job file; below it are other recommendations, and other roles."""
     home = Home(tmp_path)
     folder = keep(home, JOB)
     _fail(folder)
     report = _report(folder)
     assert report.failure is not None
-    write_summary(
-        folder, replace(report, failure=replace(report.failure, diagnosis=diagnose(FailureCause.MEMORY, None)))
-    )
+    patch = ("[roles.worker]", 'memory = "384m"')
+    diagnosis = Diagnosis(kind=FailureKind.MEMORY, meaning=LineMeaning.CAUSE, retry=False, patch=patch)
+    write_summary(folder, replace(report, failure=replace(report.failure, diagnosis=diagnosis)))
 
-    def recommend(heuristic: str, role: str, new: str) -> Recommendation:
-        change = SettingChange(
-            key=SettingKey(("roles", role, "memory")), old=SettingValue("256m"), new=SettingValue(new)
-        )
+    def recommend(heuristic: str, role: str) -> Recommendation:
         return Recommendation(
             heuristic=heuristic,
             severity=Severity.HIGH,
             role=role,
-            says=f"{role} ran out of memory",
+            says=f"{heuristic} of {role}",
             evidence=(),
             saving=Saving(),
-            patch=(change,),
         )
 
-    findings = (
-        recommend("memory-tight", "worker", "384m"),
-        recommend("memory-tight", "ps", "512m"),
-        recommend("memory-over-asked", "worker", "128m"),
-    )
+    findings = (recommend("memory-tight", "worker"), recommend("memory-tight", "ps"), recommend("gpus-idle", "worker"))
 
     async def load(*_: object) -> Advice:
         return Advice(job=JOB, runs=(JOB,), findings=findings, patch=())
 
-    monkeypatch.setattr(job_page, "load_advice", load)
-    text = fetch(_app(home), f"/job/{JOB}").text
-    card = text[text.index('id="failure"') : text.index('id="h-timeline"')]
-    assert "roles.worker.memory = &#34;384m&#34;   # was &#34;256m&#34;" in card
-    assert "512m" not in card
-    assert "128m" not in card
+    monkeypatch.setattr(job_tabs, "load_advice", load)
+    app = _app(home)
+    card = fetch(app, f"/job/{JOB}").text
+    assert "memory = &#34;384m&#34;" in card[card.index('id="failure"') : card.index('id="h-timeline"')]
+    part = fetch(app, f"/job/{JOB}/advice?part=few").text
+    assert re.findall(r"\S+ of \w+(?=</h3>)", part) == ["memory-tight of ps", "gpus-idle of worker"]
+    assert "memory-tight of worker" in fetch(app, f"/job/{JOB}/advice").text
 
 
 def test_a_page_without_script_has_the_numbers_of_the_terminal(tmp_path: Path) -> None:

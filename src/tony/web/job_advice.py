@@ -46,18 +46,14 @@ _CACHE: WeakKeyDictionary[JobProvider, OrderedDict[str, Waste | None]] = WeakKey
 _WASTE_SLOTS = Slots(1, 4, 1)
 
 
-def has_answers(failure: Failure | None) -> bool:
-    """Return True if recommendations may answer a failure of this kind."""
-    return failure is not None and describe_root_cause(failure).class_ in _ANSWERS
-
-
-def select_answers(advice: Advice, failure: Failure | None) -> tuple[Recommendation, ...]:
-    """Return the recommendations that answer a failure: those of its kind, about the role that failed."""
-    if failure is None:
-        return ()
-    names = _ANSWERS.get(describe_root_cause(failure).class_, ())
-    role = failure.task.role if failure.task else ""
-    return tuple(each for each in advice.findings if each.heuristic in names and each.role in ("", role))
+def drop_answers(advice: Advice, failure: Failure | None) -> list[Recommendation]:
+    """Return the recommendations but those that the card of the failure gives already, as lines of the job file."""
+    cause = describe_root_cause(failure) if failure else None
+    if cause is None or not cause.patch:
+        return list(advice.findings)
+    names = _ANSWERS.get(cause.class_, ())
+    role = cause.root_task.role if cause.root_task else ""
+    return [each for each in advice.findings if each.heuristic not in names or each.role != role]
 
 
 async def load_advice(view: DirectoryJobView, portal_user: User, provider: JobProvider) -> Advice:

@@ -118,16 +118,10 @@
     try { swap([...parsed(await text(address)).querySelectorAll("[data-part]")]); } finally { loadTimeline.until = Date.now() + 10000; }
   }
 
-  // Load parts that take long to compute after the page; those of one address at once.
-  async function loadLater() {
-    const places = [...document.querySelectorAll("[data-later]")];
-    for (const address of new Set(places.map(place => place.dataset.later))) {
-      const fresh = parsed(await text(address));
-      for (const place of places.filter(each => each.dataset.later === address)) {
-        const found = fresh.getElementById(place.id);
-        if (found) place.replaceChildren(...found.childNodes);
-      }
-    }
+  // Load a part that takes long to compute after the page.
+  async function loadLater(place) {
+    const fresh = parsed(await text(place.dataset.later)).getElementById(place.id);
+    if (fresh) place.replaceChildren(...fresh.childNodes);
   }
 
   // Follow a growing log.
@@ -254,7 +248,7 @@
   follow();
   const pending = document.querySelector("[data-wait]");
   if (pending) loadTimeline(pending.dataset.wait).catch(() => {});
-  loadLater().catch(() => {});
+  document.querySelectorAll("[data-later]").forEach(place => loadLater(place).catch(() => {}));
   live();
   document.getElementById("hit")?.scrollIntoView({ block: "center" });
   window.tony = { localise, text, poll };

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from tony.advice.recommendation import Advice
 from tony.core.events import Snapshot
 from tony.history.event_log import LogEntry
 from tony.history.goodput import Bucket, GoodputLedger
@@ -21,7 +20,6 @@ from tony.model.job_report import JobReport, TaskReport
 from tony.model.progress import TaskProgress
 from tony.model.states import TaskState
 from tony.units import format_duration
-from tony.web.job_advice import has_answers, load_advice, select_answers
 from tony.web.pages.charts import select_overview
 from tony.web.pages.failure_card import build_failure_card
 from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame, count_states
@@ -42,8 +40,6 @@ _SHOWN_EVENTS = 8
 _SHOWN_RESTARTS = 3
 #: Events read for them: those of one kind in a row are shown as one.
 _READ_EVENTS = 300
-#: How long the page waits for the recommendation that answers its failure; the script loads it afterwards.
-_ANSWER_TIMEOUT_SECONDS = 0.3
 #: Task states that are shown first.
 _FIRST_STATES = (TaskState.FAILED, TaskState.LOST, TaskState.STOPPING, TaskState.STARTING, TaskState.RUNNING)
 #: Markers listed in the text version of the timeline.
@@ -105,7 +101,6 @@ async def render_page(page_request: PageRequest) -> Response:
         "board": values["boards"] and report.state.ended,
         "events": events if isinstance(events, Unknown) else _fold_latest(events),
     }
-    values |= await _load_answers(page_request, view, report)
     # The timeline of a large job would delay the page: the script requests it once the page is shown.
     wait = len(report.tasks) <= _LARGE_JOB_TASKS or (
         report.state.ended and page_request.context.drawings.has(report.job)
@@ -126,15 +121,6 @@ async def render_timeline(page_request: PageRequest) -> Response:
     values = await build_frame(page_request, view, report, "")
     values |= await _load_timeline(page_request, view, report, None)
     return render("life.html" if page_request.get_word("part") else "timeline.html", page_request, values)
-
-
-async def _load_answers(page_request: PageRequest, view: DirectoryJobView, report: JobReport) -> dict[str, object]:
-    """Return the recommendations that answer the failure; None if they are not known yet."""
-    if not report.state.ended or not has_answers(report.failure):
-        return {"answers": ()}
-    work = load_advice(view, page_request.portal_user, page_request.context.provider)
-    found = await await_with_timeout(work, _ANSWER_TIMEOUT_SECONDS)
-    return {"answers": select_answers(found, report.failure) if isinstance(found, Advice) else None}
 
 
 async def _load_timeline(

@@ -10,7 +10,7 @@ from tony.config.resolved_table import ResolvedRow, list_recorded_rows
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.linux.thread_pools import to_thread
-from tony.web.job_advice import load_advice, select_answers
+from tony.web.job_advice import drop_answers, load_advice
 from tony.web.pages.job_layout import PagerLink, Unknown, await_part, await_with_timeout, build_frame
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
@@ -60,12 +60,10 @@ async def render_advice(page_request: PageRequest) -> Response:
         load_advice(view, page_request.portal_user, page_request.context.provider), _ADVICE_TIMEOUT_SECONDS
     )
     is_part = bool(page_request.get_word("part"))
-    answers = select_answers(found, report.failure) if is_part and isinstance(found, Advice) else ()
     values |= {
         "advice": found if isinstance(found, Advice) else None,
         "why": found.why if isinstance(found, Unknown) else "",
-        "answers": answers,
-        "further": [each for each in found.findings if each not in answers] if isinstance(found, Advice) else [],
+        "shown": drop_answers(found, report.failure if is_part else None) if isinstance(found, Advice) else [],
         "most": _OVERVIEW_COUNT if is_part else 1000,
         "format_evidence": format_evidence,
         "saved": format_saving,
