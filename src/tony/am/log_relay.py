@@ -15,7 +15,7 @@ from tony.model.ids import TaskId
 from tony.model.log_name import STREAMS
 from tony.protocol.error_codes import Code
 from tony.protocol.message_base import Message
-from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
+from tony.protocol.output_messages import LOG_PIECE, MAX_PIECE_TIMES, DropLog, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 
 #: Bytes that all open requests of one client may return: so much may be buffered for it here.
@@ -154,7 +154,7 @@ class LogRelay:
 
     def handle_piece(self, task: TaskId, piece: LogPiece) -> bool:
         """Handle an executor's answer; return False if it is not a valid one."""
-        if len(piece.data) > _MAX_DATA or len(piece.name) > _MAX_NAME:
+        if len(piece.data) > _MAX_DATA or len(piece.name) > _MAX_NAME or len(piece.times) > MAX_PIECE_TIMES:
             return False
         reader = self._readers.get(piece.reader)
         if reader is None or reader.task != task or not reader.open:

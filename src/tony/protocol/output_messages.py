@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from tony.model.ids import TaskId
 from tony.model.value_class import value_class
 from tony.protocol.message_base import Message
 
 #: Maximum bytes of output in one `LogPiece`.
 LOG_PIECE = 64 << 10
+_MAX_MOMENT = 1 << 50
+#: Maximum numbers in the times of one `LogPiece`: an index of times takes at most a quarter of its log.
+MAX_PIECE_TIMES = LOG_PIECE // 4
+
+
+def pack_times(times: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    """Return offsets and times as `LogPiece.times` has them."""
+    packed: list[int] = []
+    before = (0, 0)
+    for offset, moment in times:
+        packed += (offset - before[0], moment - before[1])
+        before = (offset, moment)
+    return tuple(packed[:MAX_PIECE_TIMES])
+
+
+def unpack_times(packed: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the offsets and times of a `LogPiece`; those after an invalid one are left out."""
+    times: list[tuple[int, int]] = []
+    offset = moment = 0
+    for further, later in zip(packed[::2], packed[1::2], strict=False):
+        offset, moment = offset + further, moment + later
+        if further < 0 or later < 0 or offset > LOG_PIECE or moment >= _MAX_MOMENT:
+            break
+        times.append((offset, moment))
+    return times
 
 
 @value_class
@@ -52,6 +79,8 @@ class LogPiece(Message, kind="log-piece"):
         start: offset of the first byte of that file on disk: a full file is renamed and a new one begun.
         offset: of the data; greater than requested if the older output was removed.
         data: base64.
+        times: of the data: the first known offset in it and its time, in hundredths of a second since 1970; then by how
+            much each following offset and time is greater. May be empty.
         last: from an executor that exits: it has sent everything.
         missed: from the AM: some output cannot be read, because its executor is gone.
         over: from an AM that exits: nothing more will come of this stream.
@@ -62,6 +91,7 @@ class LogPiece(Message, kind="log-piece"):
     start: int = 0
     offset: int = 0
     data: str = ""
+    times: tuple[int, ...] = ()
     last: bool = False
     missed: bool = False
     over: bool = False

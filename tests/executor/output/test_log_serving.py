@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
 from tony.model.ids import TaskId
-from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
+from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog, unpack_times
 
 #: Seconds until something counts as never happening.
 CEILING = 30.0
@@ -83,6 +84,20 @@ async def test_a_waiting_reader_is_answered_when_something_is_printed(tmp_path: 
     desk.on_request(piece.name, 6)
     desk.write(book, b"second")
     assert data_of(await desk.answer()) == b"second"
+    await desk.pen.stop(CEILING)
+
+
+async def test_pieces_have_their_times(tmp_path: Path) -> None:
+    """Of the bytes that they have: the first time may be that of a byte before."""
+    desk = Desk(tmp_path)
+    book = desk.begin()
+    for at, data in enumerate((b"first\n", b"second\n")):
+        desk.pen.put(partial(book.file.write, data, 1_780_000_000.0 + at))
+    desk.readers.on_output(book)
+    await desk.settled()
+    piece = await desk.read(book.name, 3)
+    assert data_of(piece) == b"st\nsecond\n"
+    assert unpack_times(piece.times) == [(0, 178_000_000_000), (3, 178_000_000_100)]
     await desk.pen.stop(CEILING)
 
 

@@ -80,7 +80,7 @@ def test_a_program_that_cannot_be_started(master: Master, guest: Start) -> None:
 
 def assert_masked(master: Master, running: Guest) -> None:
     """No secret is in any message or file."""
-    files = {path.name: path.read_text() for path in running.logs.iterdir()}
+    files = {path.name: path.read_text(errors="replace") for path in running.logs.iterdir()}
     assert files
     text = json.dumps([to_plain(message) for message in master.all(Message)]) + repr(files)
     assert [secret for secret in (TOKEN, LICENSE, INHERITED) if secret in text] == []

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from tony.linux.time_index import PER_SECOND, TimeIndexWriter, build_index_path, read_times, rename_with_index
+from tony.model.log_name import ROTATED
+
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -17,17 +23,20 @@ class FileChunk:
     Attributes:
         start: offset of the first byte of the file on disk that holds them.
         offset: offset of the data. Both count from the first byte ever written.
+        times: offsets in the data and when they were written, as `read_times` returns them.
     """
 
     start: int
     offset: int
     data: bytes
+    times: Sequence[tuple[int, int]] = ()
 
 
 class BoundedLogFile:
     """A file that takes at most `limit` bytes on disk: older output is in `<name>.1`, the newest is always kept.
 
-    A full disk or any other write error costs output, nothing else.
+    Both have an index of times (`time_index`), which is not part of the limit. A full disk or any other write error
+    costs output, nothing else.
 
     Attributes:
         lost: bytes that could not be written.
@@ -44,6 +53,7 @@ class BoundedLogFile:
         self._size = 0
         self._start = 0
         self._older: int | None = None
+        self._times = TimeIndexWriter(path)
 
     def read(self, offset: int, most: int) -> FileChunk:
         """Return data from an offset on, or from the oldest byte still on disk. Never raises.
@@ -56,19 +66,26 @@ class BoundedLogFile:
         """
         if self._older is not None and offset < self._start:
             offset = max(offset, self._older)
-            data = _read(f"{self._path}.1", offset - self._older, min(most, self._start - offset))
-            if data:
-                return FileChunk(start=self._older, offset=offset, data=data)
+            chunk = _read_chunk(self._rotated, self._older, offset, min(most, self._start - offset))
+            if chunk.data:
+                return chunk
         offset = max(offset, self._start)
-        data = _read(str(self._path), offset - self._start, min(most, self._start + self._size - offset))
-        return FileChunk(start=self._start, offset=offset, data=data)
+        return _read_chunk(self._path, self._start, offset, min(most, self._start + self._size - offset))
+
+    @property
+    def _rotated(self) -> Path:
+        return self._path.with_name(f"{self._path.name}{ROTATED}")
 
     def create(self) -> None:
         """Create the file, so that a program without output has an empty log."""
         self._append(memoryview(b""))
 
-    def write(self, data: bytes) -> None:
-        """Append output, rotating the file where needed."""
+    def write(self, data: bytes, at: float | None = None) -> None:
+        """Append output, rotating the file where needed.
+
+        Args:
+            at: when it was read, seconds since 1970; None: its time is not kept.
+        """
         if self._half < 1:
             return
         start = max(0, len(data) - self._limit)  # what is before would be rotated away at once
@@ -76,24 +93,27 @@ class BoundedLogFile:
             # Up to the last line end that fits, if there is one, so that the next file begins with a whole line.
             end = data.rfind(b"\n", start, start + spare_bytes) + 1
             end = end if end > start else start + spare_bytes
-            self._append(memoryview(data)[start:end])
+            self._append(memoryview(data)[start:end], at)
             start = end
             trouble = self._rotate()
             if trouble:  # the limit still holds: output is lost until a rotation succeeds
                 self._lose(len(data) - start, trouble)
                 return
-        self._append(memoryview(data)[start:])
+        self._append(memoryview(data)[start:], at)
 
     def close(self) -> None:
         """Close the file. May be called twice."""
+        self._times.close()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _append(self, piece: memoryview) -> None:
+    def _append(self, piece: memoryview, at: float | None = None) -> None:
         try:
             if self._descriptor < 0:
                 self._open()
+            if at is not None and piece:
+                self._times.note(self._size, int(at * PER_SECOND))
             while piece:
                 written = os.write(self._descriptor, piece)
                 self._size += written
@@ -109,9 +129,10 @@ class BoundedLogFile:
         """Start a new file; return the error that prevents it."""
         self.close()
         try:
-            os.replace(self._path, f"{self._path}.1")
+            rename_with_index(self._path, self._rotated)
         except OSError as error:
             return error
+        self._times = TimeIndexWriter(self._path)
         self._older, self._start = self._start, self._start + self._size
         self._size = 0
         return None
@@ -124,14 +145,24 @@ class BoundedLogFile:
         self.lost += size
 
 
-def _read(path: str, offset: int, size: int) -> bytes:
-    if size <= 0:
-        return b""
+def _read_chunk(path: Path, start: int, offset: int, size: int) -> FileChunk:
+    """Return bytes of the file at `path`, whose first one is `start`."""
+    data = _call_with_descriptor(path, lambda descriptor: os.pread(descriptor, max(0, size), offset - start)) or b""
+    begin, end = offset - start, offset - start + len(data)
+    times = _call_with_descriptor(
+        build_index_path(path), lambda descriptor: read_times(descriptor, begin, end) if data else []
+    )
+    relative = [(max(0, place - begin), moment) for place, moment in times or ()]
+    return FileChunk(start=start, offset=offset, data=data, times=relative)
+
+
+def _call_with_descriptor(path: Path, read: Callable[[int], T]) -> T | None:
+    """Call `read` with a descriptor of a file; return None if it is removed, or the disk fails."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            return os.pread(descriptor, size, offset)
+            return read(descriptor)
         finally:
             os.close(descriptor)
-    except OSError:  # removed, or the disk fails: nothing can be read
-        return b""
+    except OSError:
+        return None

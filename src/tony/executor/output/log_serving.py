@@ -16,7 +16,7 @@ from functools import partial
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.writer_thread import WriterThread
 from tony.model.log_name import STREAMS, LogName
-from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
+from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog, pack_times
 
 #: Readers at one time; a further one replaces the oldest.
 _MAX_READERS = 1000
@@ -136,8 +136,12 @@ class LogReaders:
                 piece = await self._writer.run(partial(log.file.read, offset, most))
                 if piece.data:
                     data = base64.b64encode(piece.data).decode()
-                    number, start = request.reader, piece.start
-                    self._answer(LogPiece(reader=number, name=name, start=start, offset=piece.offset, data=data))
+                    number, times = request.reader, pack_times(piece.times)
+                    self._answer(
+                        LogPiece(
+                            reader=number, name=name, start=piece.start, offset=piece.offset, data=data, times=times
+                        )
+                    )
                     return
                 if not changed.is_set() and log.is_finished and (later := stream.find_next(log)):
                     name, offset = later.name, 0

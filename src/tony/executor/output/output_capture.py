@@ -286,7 +286,7 @@ class Stream:
         """Log output of one process, and keep its end for the reports of a failure."""
         if pipe.label and data:
             data = self._add_labels(pipe, data)
-        self.writer.put(partial(self.file.write, data), len(data))
+        self.writer.put(partial(self.file.write, data, clock.wall()), len(data))
         self._keep(data)
         self.scanner.feed(data, clock.monotonic())
         if self._on_data:
