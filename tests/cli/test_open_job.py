@@ -99,7 +99,7 @@ def test_list_status_and_logs(portal: str, capfdbinary: pytest.CaptureFixture[by
     code, out, _ = tony(capfdbinary, "logs", "-f", "--portal", portal, JOB, "worker:0", "--stderr", "-n", "1", "--json")
     assert (code, json.loads(out)) == (
         0,
-        {"task": "worker:0", "session": 1, "try": 1, "stream": "err", "line": "line of err"},
+        {"task": "worker:0", "session": 1, "try": 1, "stream": "err", "time": None, "line": "line of err"},
     )
 
 

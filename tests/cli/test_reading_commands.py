@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -26,6 +27,7 @@ from tony.config.settings_doc import settings_rows
 from tony.config.table.settings_table import is_common
 from tony.core import events as ev
 from tony.core.state_digest import MACHINE
+from tony.executor.output.log_file import BoundedLogFile
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.jobs.root_cause import ROOT_CAUSE_FIELDS
@@ -210,7 +212,7 @@ class TestList:
     def test_no_time(self, tony: Tony) -> None:
         answer = tony("list", "--since", "yesterday")
         assert answer.code == 2
-        assert "write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h" in answer.err
+        assert "write 2026-01-31, 2026-01-31T18:00, 18:00 (today) or how long ago: 2h" in answer.err
 
     def test_as_json(self, tony: Tony, job: Recorded) -> None:
         (head,) = tony("list", "--json").json
@@ -279,7 +281,7 @@ class TestList:
 class TestLogs:
     def test_all_tasks(self, job: Recorded, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
         """Each line with its task, byte for byte where no terminal reads it."""
-        assert main(["logs", JOB]) == 0
+        assert main(["logs", JOB, "--all-sessions"]) == 0
         assert capsysbinary.readouterr().out.splitlines() == [
             b"worker:0 | zero",
             b"worker:0 | \xff\x1b[2Jodd",
@@ -291,11 +293,14 @@ class TestLogs:
     @pytest.mark.parametrize(
         ("arguments", "expected"),
         [
-            (["worker:1"], "one\ntwo\nthree\n"),
-            (["worker:1", "--tail", "2"], "two\nthree\n"),
+            (["worker:1"], "three\n"),
+            (["worker:1", "--all-sessions"], "one\ntwo\nthree\n"),
+            (["worker:1", "--all-sessions", "--tail", "2"], "two\nthree\n"),
             (["worker:1", "-n", "0"], ""),
             (["worker:1", "--session", "2"], "three\n"),
-            (["worker:1", "--follow"], "one\ntwo\nthree\n"),
+            (["worker:1", "--session", "1", "--grep", "^t.o"], "two\n"),
+            (["worker:1", "--follow"], "three\n"),
+            (["worker:1", "--follow", "--all-sessions"], "one\ntwo\nthree\n"),
             (["worker:1", "--stderr"], ""),
             (["worker:0", "--stdout"], "zero\n"),
             (["worker", "--stdout", "--session", "1"], "worker:0 | zero\nworker:1 | one\nworker:1 | two\n"),
@@ -309,9 +314,42 @@ class TestLogs:
     def test_as_json(self, tony: Tony, job: Recorded) -> None:
         lines = [json.loads(line) for line in tony("logs", JOB, "worker:0", "--json").out.splitlines()]
         assert lines == [
-            {"task": "worker:0", "session": 1, "try": 1, "stream": "out", "line": "zero"},
-            {"task": "worker:0", "session": 1, "try": 1, "stream": "err", "line": "\ufffd\x1b[2Jodd"},
+            {"task": "worker:0", "session": 1, "try": 1, "stream": "out", "time": None, "line": "zero"},
+            {"task": "worker:0", "session": 1, "try": 1, "stream": "err", "time": None, "line": "\ufffd\x1b[2Jodd"},
         ]
+
+    def test_in_the_order_of_their_times(self, tony: Tony, job: Recorded) -> None:
+        """Over tasks and streams, with the time in front; from a time on; and those that match, whatever colours."""
+        now = datetime(2026, 1, 31, 18).timestamp()
+        for name, pieces in {
+            "worker-0.s3.t1.out": [("step 1\n", 0.25), ("step 2\n", 2.0)],
+            "worker-0.s3.t1.err": [("\x1b[31mstep\x1b[0m warns\n", 1.0)],
+            "worker-1.s3.t1.out": [("step one\n", 0.5), ("done\n", 3.0)],
+        }.items():
+            file = BoundedLogFile(job[0].logs / name, 1 << 20)
+            for text, at in pieces:
+                file.write(text.encode(), now + at)
+            file.close()
+        assert tony("logs", JOB, "--timestamps").out.splitlines() == [
+            "2026-01-31 18:00:00.25 worker:0 | step 1",
+            "2026-01-31 18:00:00.50 worker:1 | step one",
+            "2026-01-31 18:00:01.00 worker:0 | \x1b[31mstep\x1b[0m warns",
+            "2026-01-31 18:00:02.00 worker:0 | step 2",
+            "2026-01-31 18:00:03.00 worker:1 | done",
+        ]
+        late = tony("logs", JOB, "worker:0", "--since", "2026-01-31T18:00:01", "--grep", r"step (\d|w)").out
+        assert late == "\x1b[31mstep\x1b[0m warns\nstep 2\n"
+        assert tony("logs", JOB, "worker:0", "--since", "1h").out == ""
+        followed = tony("logs", JOB, "-f", "--timestamps", "--session", "3", "--stdout").out.splitlines()
+        assert [line.partition("| ")[2] for line in followed] == ["step 1", "step one", "step 2", "done"]
+        times = [json.loads(line)["time"] for line in tony("logs", JOB, "worker:1", "--json").out.splitlines()]
+        assert times == [now + 0.5, now + 3.0]
+
+    def test_an_expression_that_matches_nothing_or_is_none(self, tony: Tony, job: Recorded) -> None:
+        assert mentions(tony("logs", JOB, "worker:0", "--grep", "no.such").err, "no line matches 'no.such'")
+        answer = tony("logs", JOB, "worker:0", "--grep", "(")
+        assert (answer.code, mentions(answer.err, "'('", "not a regular expression")) == (2, True)
+        assert tony("logs", JOB, "--session", "1", "--all-sessions").code == 2
 
     def test_nothing_was_printed(self, tony: Tony, home: Home) -> None:
         folder, record = recorded(home)
@@ -351,7 +389,7 @@ class TestLogs:
     def test_output_that_was_rotated(self, tony: Tony, job: Recorded) -> None:
         """It is said that there was more, unless only the last lines are wanted."""
         write_log(job[0], "worker-1.s1.t1.out.1", "zero\n")
-        answer = tony("logs", JOB, "--stdout")
+        answer = tony("logs", JOB, "--stdout", "--session", "1")
         assert mentions(answer.err, "worker:1", "log_limit = 256m")
         assert tony("logs", JOB, "worker:0", "--stdout").err == ""
         assert tony("logs", JOB, "--stdout", "-n", "1").err == ""

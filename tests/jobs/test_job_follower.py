@@ -19,7 +19,8 @@ from tony.errors import NoClusterError, ProtocolError, SchedulerError
 from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow
-from tony.jobs.log_files import LogLine, Selection
+from tony.jobs.log_files import Selection
+from tony.jobs.log_reader import LogLine
 from tony.jobs.status import job_status, remote_job_sync
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder

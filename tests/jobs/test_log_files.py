@@ -13,17 +13,9 @@ from hypothesis import strategies as st
 
 from tests.jobs.fake_am import recorded, write_log
 from tony import clock
-from tony.jobs.log_files import (
-    MAX_LINE_BYTES,
-    PARTIAL_LINE_SECONDS,
-    LiveReader,
-    LogLine,
-    LogReader,
-    LogTail,
-    Selection,
-    find_log_files,
-    open_readers,
-)
+from tony.jobs.log_files import Selection, find_log_files
+from tony.jobs.log_reader import MAX_LINE_BYTES, LogLine, LogReader, open_readers
+from tony.jobs.log_tail import PARTIAL_LINE_SECONDS, LiveReader, LogTail
 from tony.model.log_name import LogName
 from tony.model.state_directory import Home, JobFolder
 
@@ -274,7 +266,7 @@ async def test_beginning_with_the_last_lines(folder: JobFolder) -> None:
 
 async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who ends its line meanwhile is not due any longer; who does not is due once."""
-    monkeypatch.setattr("tony.jobs.log_files.PARTIAL_LINE_SECONDS", 0.0)
+    monkeypatch.setattr("tony.jobs.log_tail.PARTIAL_LINE_SECONDS", 0.0)
     with LogTail(folder.logs, Selection(), live=True) as tail:
         for index in range(3):
             write_log(folder, f"worker-{index}.s1.t1.out", "half")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from tony import clock
 from tony.errors import TonyError
 from tony.history.job_record import record_of
 from tony.jobs.job_ids import LAST, list_job_ids, resolve
@@ -17,6 +19,7 @@ from tony.jobs.state_dir import find_state_dir
 from tony.model.ids import TaskId
 from tony.model.state_directory import Home
 from tony.name_suggestions import find_closest_match
+from tony.units import parse_duration
 
 if TYPE_CHECKING:  # older releases of click have no type argument here
     TextType = click.ParamType[str]
@@ -133,6 +136,30 @@ class Count(IntType):
             bounds = f"at least {self._least}" if self._most is None else f"from {self._least} to {self._most}"
             self.fail(f"{text!r}: must be a whole number, {bounds}", param, ctx)
         return number
+
+
+class TimeParameter(NumberType):
+    """A date, a date and time, a time of today, or how long ago (`2h`). The value is seconds since 1970."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse the time, in the local time zone unless it names another one."""
+        from datetime import datetime, time  # late: few commands have such an option
+
+        if isinstance(value, float):
+            return value
+        with contextlib.suppress(ValueError):
+            return datetime.fromisoformat(value).timestamp()
+        with contextlib.suppress(ValueError):
+            return datetime.combine(datetime.now(), time.fromisoformat(value)).timestamp()
+        with contextlib.suppress(ValueError):
+            return clock.wall() - parse_duration(value)
+        self.fail(
+            f"{value!r} is not a time; write 2026-01-31, 2026-01-31T18:00, 18:00 (today) or how long ago: 2h",
+            param,
+            ctx,
+        )
 
 
 def job_argument(function: F) -> F:

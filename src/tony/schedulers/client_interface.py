@@ -115,6 +115,9 @@ class LogSink(Protocol):
             start: where the piece's file begins: 0, or the length of the older one.
         """
 
+    def put_index(self, file: str, data: bytes) -> None:
+        """Store the index of times of a file that was put, whole; `file` is its own name, with `.1` if it is older."""
+
 
 class Submitter(ABC):
     """The scheduler's half in the client."""

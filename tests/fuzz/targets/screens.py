@@ -19,7 +19,9 @@ from tony.cli.text.status_text import format_live_table, format_status
 from tony.control_characters import escape
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.program.printed_values import Exports
-from tony.jobs.log_files import MAX_LINE_BYTES, LiveReader, LogReader, LogTail, Selection, find_log_files, open_readers
+from tony.jobs.log_files import Selection, find_log_files
+from tony.jobs.log_reader import MAX_LINE_BYTES, LogReader, open_readers
+from tony.jobs.log_tail import LiveReader, LogTail
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport
 from tony.model.log_name import STREAMS, LogName

@@ -1,18 +1,14 @@
-"""Logs are read by offsets, over both halves of a rotated one; a search continues where the last one ended."""
+"""Logs are read by offsets, over both halves of a rotated one."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tony.jobs.directory.task_logs import LOG_PIECE, SearchText, TaskLogs
+from tony.jobs.directory.task_logs import TaskLogs
 from tony.storage.stores.local_store import LocalStore
 
 NAME = "worker-1.s2.t1.err"
@@ -52,70 +48,6 @@ def test_pieces(logs: TaskLogs, offset: int, most: int, data: bytes, start: int)
     """A piece from anywhere, and where it begins."""
     piece = asyncio.run(logs.read(NAME, offset, most))
     assert (data, start, 51) == (piece.data, piece.offset, piece.size)
-
-
-async def test_search(logs: TaskLogs) -> None:
-    """Forwards and backwards, whatever the case, colours or none; and that there is nothing more is said."""
-    expected = [(0, False), (10, False), (20, False), (10, False), (0, False), (20, False), (None, True), (None, True)]
-    found = [
-        await logs.find(NAME, "OLDER", 0),
-        await logs.find(NAME, "older", 10),
-        await logs.find(NAME, "er three", 0),
-        await logs.find(NAME, "older", 51, backwards=True),
-        await logs.find(NAME, "older", 10, backwards=True),
-        await logs.find(NAME, "three", 51, backwards=True),
-        await logs.find(NAME, "nothing", 0),
-        await logs.find(NAME, "", 0),
-    ]
-    assert expected == [(each.line, each.over) for each in found]
-
-
-@given(
-    parts=st.lists(
-        st.sampled_from([b"a", b"B", b"ab", b"\x1b[31m", b"\x1b[0m", b"\x1b[", b"\x1b", b"\n"]), max_size=20
-    ),
-    text=st.text("abx", min_size=1, max_size=3),
-    before=st.integers(0, 60),
-)
-def test_colours_stand_in_no_ones_way(parts: list[bytes], text: str, before: int) -> None:
-    """Where a text begins is where a pattern finds it that passes over colours between any two letters."""
-    block, sought = b"".join(parts), SearchText(text)
-    letters = rb"(?:\x1b\[[0-9;:]{0,32}m)*".join(letter.encode() for letter in text)
-    pattern = re.compile(rb"(?=" + letters + rb")", re.IGNORECASE)
-    found = [match.start() for match in pattern.finditer(block)]
-    assert sought.find_first(block) == (found[0] if found else -1)
-    assert sought.find_last(block, before) == max((each for each in found if each < before), default=-1)
-
-
-def test_a_search_reads_each_byte_once() -> None:
-    """A regular expression would read each byte as often as the text is long, and block the server for minutes."""
-    began = time.process_time()
-    for block in (b"\x1b[m" + b"a" * (8 << 20), (b"a" + b"\x1b[m" * 10) * (8 << 15)):
-        sought = SearchText("a" * 499 + "b")
-        assert (sought.find_first(block), sought.find_last(block, len(block))) == (-1, -1)
-    assert time.process_time() - began < 20
-
-
-def test_a_search_of_a_long_log_continues(tmp_path: Path) -> None:
-    """One search reads a part only, and says where to continue: in the end the line is found."""
-    line = b"nothing of the kind\n"
-    before = line * (100 * LOG_PIECE // len(line))
-    (tmp_path / NAME).write_bytes(before + b"the needle\n" + line)
-    logs = TaskLogs(LocalStore(tmp_path), "", "worker:1")
-
-    async def search() -> tuple[int, int | None]:
-        at = turns = 0
-        while True:
-            found = await logs.find(NAME, "NEEDLE", at)
-            turns += 1
-            if found.line is not None or found.over:
-                return turns, found.line
-            assert found.until > at
-            at = found.until
-
-    turns, where = asyncio.run(search())
-    assert len(before) == where
-    assert turns > 1
 
 
 @pytest.mark.parametrize(

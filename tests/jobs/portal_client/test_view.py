@@ -38,6 +38,11 @@ class FakePortal:
         size = len(self._content)
         return [LogFileInfo(name=_LOG, task="worker:0", session=1, try_=1, stream="out", size=size)], ""
 
+    def fetch_log_times(self, job_id: str, name: str, offset: int, most: int) -> list[tuple[int, int]]:
+        """Every ten bytes another second."""
+        first = offset // 10 * 10
+        return [(place - offset, 100 * (place // 10) + 1) for place in range(first, offset + most, 10)]
+
     def fetch_log_bytes(self, job_id: str, name: str, offset: int, most: int) -> bytes:
         return self._content[offset : offset + most]
 
@@ -55,3 +60,26 @@ async def test_a_log_that_is_rotated_while_it_is_followed(home: Home, monkeypatc
     assert [line.data for line in output] == [b"one", b"two", b"three", b"four"]
     assert len(notices) == 1
     assert _LOG in notices[0]
+
+
+async def test_lines_have_times_and_may_begin_at_one(home: Home) -> None:
+    """The times are those of the portal, and what is older is not even fetched."""
+    folder, record = recorded(home, spec=TWO_WORKERS)
+    report = running(folder, record)
+    text = b"".join(b"line%05d\n" % number for number in range(20_000))
+    portal = FakePortal(replace(report, tasks=report.tasks[:1]), [text])
+    fetched: list[int] = []
+    read = portal.fetch_log_bytes
+
+    def fetch(job_id: str, name: str, offset: int, most: int) -> bytes:
+        fetched.append(most)
+        return read(job_id, name, offset, most)
+
+    portal.fetch_log_bytes = fetch  # type: ignore[method-assign]
+    job = PortalJobView(cast(PortalClient, cast(Any, portal)), JOB)
+    selection = Selection(has_times=True, since=19_997.0)
+    lines = [line async for lines in job.output(selection) for line in lines]
+    assert [(line.text, line.at) for line in lines] == [
+        (f"line{number}", number + 0.01) for number in range(19_997, 20_000)
+    ]
+    assert sum(fetched) < len(text) / 2

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from tony.errors import StorageError
 from tony.executor.output.log_file import BoundedLogFile
-from tony.jobs.log_files import LogReader, Selection, find_log_files
+from tony.jobs.log_files import Selection, find_log_files
+from tony.jobs.log_reader import LogReader
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.model.log_name import LogName
+from tony.protocol.output_messages import pack_times, unpack_times
 
 NAME = LogName("worker", 0, 1, 1, "out")
 
@@ -42,11 +44,12 @@ def test_a_copy_is_its_original(
     mirror = Mirror(here)
     pulls = 0
     for number, data in enumerate([*writes, b""], start=1):
-        original.write(data)
+        original.write(data, 1_780_000_000.0 + number / 4)
         if number % pause and number <= len(writes):
             continue
         while (piece := original.read(mirror.end(NAME), most)).data:
-            mirror.write(NAME, piece.start, piece.offset, piece.data)
+            times = unpack_times(pack_times(piece.times))
+            mirror.write(NAME, piece.start, piece.offset, piece.data, times)
             pulls += 1
             if pulls % again == 0:
                 mirror.close()
@@ -57,6 +60,9 @@ def test_a_copy_is_its_original(
     assert len(on_disk(here)) <= limit
     if not (there / f"{NAME.file}.1").exists():
         assert on_disk(here) == b"".join(writes)
+        timed = [list(LogReader(folder, NAME, None, Selection(has_times=True)).drain()) for folder in (here, there)]
+        assert timed[0] == timed[1]
+        assert all(line.at is not None for line in timed[0])
     assert find_log_files(here, Selection()) in ([], [NAME])
 
 

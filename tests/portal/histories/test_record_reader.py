@@ -114,6 +114,21 @@ def test_logs_are_bounded(record: JobFolder, tmp_path: Path, monkeypatch: pytest
         assert allocated(folder.logs) <= 2500
 
 
+def test_times_are_copied_with_their_logs(record: JobFolder, tmp_path: Path) -> None:
+    """And no other hidden file."""
+    record.logs.mkdir(exist_ok=True)
+    for name in ("worker-3.s1.t1.out", ".worker-3.s1.t1.out.times", ".worker-3.s1.t1.out.start", ".lock"):
+        (record.logs / name).write_bytes(b"x" * 10)
+    brought, entry = RecordCache(tmp_path / "brought"), entry_of(record)
+    folder = brought.find_folder(entry)
+    brought.fetch_logs(store_of(record), entry, folder, "worker:3")
+    assert sorted(path.name for path in folder.logs.glob("*worker-3*")) == [
+        ".worker-3.s1.t1.out.times",
+        "worker-3.s1.t1.out",
+    ]
+    assert not (folder.logs / ".lock").exists()
+
+
 def test_an_unreadable_folder_of_logs(record: JobFolder, tmp_path: Path) -> None:
     class Refusing(LocalStore):
         def list(self, path: str = "") -> Sequence[Item]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tony import clock
 from tony.cli.open_job import open_portal, portal_option
-from tony.cli.options import Count, NumberType, WordParameter, home, json_option
+from tony.cli.options import Count, TimeParameter, WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import cut, find_columns, format_clock_time, format_table
 from tony.control_characters import escape
@@ -20,7 +19,7 @@ from tony.model.job_summary import JobHead
 from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.schedulers import registry
-from tony.units import format_duration, parse_duration
+from tony.units import format_duration
 
 if TYPE_CHECKING:
     from tony.jobs.portal_client.client import PortalClient
@@ -34,24 +33,6 @@ _MAX_NAME_CHARACTERS = 30
 _NARROW = 60
 #: Default of -n with a portal, which may have a million jobs.
 _PORTAL_LIMIT = 50
-
-
-class TimeParameter(NumberType):
-    """A date, a date and time, or how long ago (`2h`). The value is seconds since 1970."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            return datetime.fromisoformat(value).timestamp()
-        except ValueError:
-            pass
-        try:
-            return clock.wall() - parse_duration(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a time; write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h", param, ctx)
 
 
 @click.command("list")

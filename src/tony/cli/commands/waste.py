@@ -10,8 +10,7 @@ import click
 from tony import clock
 from tony.advice.facts_loader import read_run
 from tony.advice.wasted_hours import compute_unused, sum_by_week
-from tony.cli.commands.list import TimeParameter
-from tony.cli.options import home, json_option
+from tony.cli.options import TimeParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
 from tony.control_characters import escape

@@ -23,6 +23,11 @@ _MIN_LAST_COLUMNS = 20
 _RESET = "\x1b[0m"
 
 
+def drop_colours(text: str) -> str:
+    """Return a line of output without its colour sequences."""
+    return _COLOUR.sub("", text) if "\x1b" in text else text
+
+
 def escape_line(text: str) -> str:
     """Return a line of output that is safe for a terminal: keeps colours, drops other control sequences.
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TextIO
 
 import click
 
 from tony.cli.terminal.output import has_colours
-from tony.cli.terminal.terminal_text import escape_line, is_terminal
-from tony.jobs.log_files import LogLine
+from tony.cli.terminal.terminal_text import drop_colours, escape_line, is_terminal
+from tony.jobs.log_reader import LogLine
 
+_TIMESTAMP_CHARACTERS = len("2026-01-31 18:00:00.25")
 _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
 
@@ -25,12 +29,28 @@ class LogPrinter:
         stream: standard output or standard error.
         prefix: put `worker:0 | ` in front of each line.
         as_json: print one JSON object per line instead.
+        timestamps: put the time in front of each line.
+        pattern: print only lines that it matches; colours in the output are ignored.
+
+    Attributes:
+        printed_count: number of lines printed.
     """
 
-    def __init__(self, stream: TextIO, *, prefix: bool = True, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        prefix: bool = True,
+        as_json: bool = False,
+        timestamps: bool = False,
+        pattern: re.Pattern[str] | None = None,
+    ) -> None:
+        self.printed_count = 0
         self._stream = stream
         self._prefix = prefix
         self._as_json = as_json
+        self._timestamps = timestamps
+        self._pattern = pattern
         self._coloured = has_colours(stream)
         self._terminal = is_terminal(stream)
 
@@ -40,6 +60,9 @@ class LogPrinter:
         Args:
             stamp: put in front of each line.
         """
+        if self._pattern is not None:
+            lines = [line for line in lines if self._pattern.search(drop_colours(line.text))]
+        self.printed_count += len(lines)
         self._stream.flush()
         binary = self._stream.buffer
         binary.write(b"".join(self._encode(line, stamp) for line in lines))
@@ -57,10 +80,11 @@ class LogPrinter:
         return f"{stamp}{self._format_head(line)}".encode() + line.data + b"\n"
 
     def _format_head(self, line: LogLine) -> str:
+        stamp = f"{format_timestamp(line.at)} " if self._timestamps else ""
         if not self._prefix:
-            return ""
+            return stamp
         head = f"{line.name.task} |"
-        return f"{click.style(head, fg=_find_colour(line.name.task)) if self._coloured else head} "
+        return f"{stamp}{click.style(head, fg=_find_colour(line.name.task)) if self._coloured else head} "
 
 
 def _encode_json(line: LogLine) -> bytes:
@@ -70,9 +94,26 @@ def _encode_json(line: LogLine) -> bytes:
         "session": name.session,
         "try": name.try_,
         "stream": name.stream,
+        "time": line.at,
         "line": line.text,
     }
     return json.dumps(plain).encode() + b"\n"
+
+
+def format_timestamp(seconds: float | None) -> str:
+    """Return a time in the local time zone: `2026-01-31 18:00:00.25`; a hyphen, as wide, if it is unknown."""
+    if seconds is None:
+        return "-".ljust(_TIMESTAMP_CHARACTERS)
+    whole, hundredths = divmod(round(seconds * 100), 100)
+    return f"{_format_second(whole)}.{hundredths:02d}"
+
+
+@lru_cache(maxsize=64)
+def _format_second(seconds: int) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):  # out of range, in a damaged job directory
+        return "?".ljust(_TIMESTAMP_CHARACTERS - 3)
 
 
 def _find_colour(task: str) -> str:

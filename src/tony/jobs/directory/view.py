@@ -27,10 +27,13 @@ from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
 from tony.jobs import actions, job_follower, job_output
-from tony.jobs.directory.task_logs import LOG_PIECE, LogPart, OpenLog, TaskLogs
+from tony.jobs.directory.job_logs import JobLogs
+from tony.jobs.directory.open_log import LOG_PIECE, LogPart, OpenLog
+from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.job_view import JobView
-from tony.jobs.log_files import LogLine, Selection
+from tony.jobs.log_files import Selection
+from tony.jobs.log_reader import LogLine
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.jobs.status import job_status, remote_job_sync
 from tony.linux.inotify import ChangeWatch
@@ -340,6 +343,15 @@ class DirectoryJobView(JobView):
         """Return the output of one task by offset."""
         fetch = None if self._remote is None else partial(self._remote.fetch_output, task)
         return TaskLogs(self._store, join_path(self._path, "logs"), task, lane=self._lane, fetch=fetch)
+
+    def job_logs(self) -> JobLogs:
+        """Return the output of all tasks, merged."""
+        return JobLogs(
+            store=self._store,
+            folder=join_path(self._path, self.folder.logs.name),
+            lane=self._lane,
+            fetch=lambda task: self.task_logs(task).explain_missing(),
+        )
 
     async def links(self) -> Sequence[WebLink]:
         """Return links to the scheduler's web pages about the job; empty if the scheduler has none.

@@ -38,6 +38,8 @@ _STACKS_TIMEOUT_SECONDS = 100.0
 _MAX_ANSWER_BYTES = 256 << 20
 #: Events per request.
 _EVENTS_PER_REQUEST = 5000
+#: Latest time of a line: the year 9999, in hundredths of a second since 1970.
+_MAX_MOMENT = 25_340_230_079_900
 #: Path prefix of a portal's API.
 _API = "api/v1"
 
@@ -196,6 +198,13 @@ class PortalClient:
         if status != 200:
             raise self._build_error(status, _decode_json(body))
         return body
+
+    def fetch_log_times(self, job: str, name: str, offset: int, most: int) -> Sequence[tuple[int, int]]:
+        """Return offsets in a piece of a log and when they were printed, as `read_times` does. Raises as `get`."""
+        path = f"jobs/{quote(job, safe='')}/logs/{quote(name, safe='')}/times"
+        found = self.get(path, {"offset": str(offset), "most": str(most)}).get("times")
+        times = self._decode(tuple[tuple[int, int], ...], found)
+        return [(place - offset, moment) for place, moment in times if 0 < moment < _MAX_MOMENT]
 
     def get(self, path: str, words: Mapping[str, str] | None = None) -> Any:
         """Send a GET request and return the decoded response.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from tony import clock
 from tony.errors import ConnectionFailedError, InfraError
 from tony.jobs.actions import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
 from tony.jobs.job_view import JobView
-from tony.jobs.log_files import LineSplitter, LogFileInfo, LogLine, Selection, select_named_tasks
+from tony.jobs.log_files import Selection, select_named_tasks
+from tony.jobs.log_reader import MAX_LINE_BYTES, LineSplitter, LogLine, group_lines, merge_lines
 from tony.jobs.portal_client.client import PortalClient
 from tony.linux.thread_pools import to_thread
+from tony.linux.time_index import PER_SECOND
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
@@ -21,7 +24,10 @@ from tony.protocol.shared_messages import Stacks
 
 #: Seconds between two requests for a job that has not ended.
 _POLL_SECONDS = 1.0
+#: Bytes per request: of one log, of each of many that are merged, and of all of these together.
 _PIECE_BYTES = 1 << 20
+_MIN_PIECE_BYTES = 16 << 10
+_MERGED_BYTES = 32 << 20
 #: Bytes at the end of a log in which to search for the last lines.
 _TAIL_BYTES = 4 << 20
 _log = logging.getLogger("tony")
@@ -59,62 +65,45 @@ class PortalJobView(JobView):
     ) -> AsyncGenerator[Sequence[LogLine], None]:
         report = await self.status()
         tasks = [each.task for each in report.tasks if selection.tasks is None or each.task in selection.tasks]
-        positions: dict[str, _LogPosition] = {}
+        readers: dict[str, _PortalLogReader] = {}
         while True:
             is_last = report.state.ended or not follow
+            sizes: dict[LogName, int] = {}
             for task in tasks:
                 logs, missing = await to_thread(self._portal.fetch_logs, self.id, task)
                 if missing and is_last:
                     self._notice(f"{task}: {missing}")
-                for log in logs:
-                    name = LogName.parse(log.name)
-                    if name is None or not selection.matches(name):
-                        continue
-                    if log.name not in positions:
-                        positions[log.name] = _LogPosition(
-                            name, 0 if tail is None else await self._find_tail(log, tail)
-                        )
-                    position = positions[log.name]
-                    if log.size < position.offset:
-                        self._notice(f"{log.name} was rotated while it was read: some of its output is missing")
-                        position.offset = log.size
-                    async for lines in self._read_log(position, log.size):
-                        yield lines
-                    if is_last:
-                        yield [*position.take()]
+                sizes |= {name: log.size for log in logs if (name := LogName.parse(log.name)) is not None}
+            for name in selection.select(sizes):
+                if name.file not in readers:
+                    readers[name.file] = reader = _PortalLogReader(self._portal, self.id, name, selection)
+                    await to_thread(reader.skip, sizes[name], tail)
+            async for lines in self._read_logs(list(readers.values()), sizes, selection, is_last=is_last):
+                yield lines
             if is_last:
                 return
             tail = None
             await asyncio.sleep(_POLL_SECONDS)
             report = await self.status(tasks=False)
 
-    async def _read_log(self, position: _LogPosition, size: int) -> AsyncGenerator[Sequence[LogLine], None]:
-        """Yield the complete lines of a log from a position on, which moves."""
-        while position.offset < size:
-            data = await self._read(position.name.file, position.offset, min(_PIECE_BYTES, size - position.offset))
-            if not data:
-                return
-            position.offset += len(data)
-            yield [*position.split(data)]
-
-    async def _read(self, name: str, offset: int, most: int) -> bytes:
-        return await to_thread(self._portal.fetch_log_bytes, self.id, name, offset, most)
-
-    async def _find_tail(self, log: LogFileInfo, count: int) -> int:
-        """Return the offset of the last lines, searched within the last `_TAIL_BYTES` bytes."""
-        data, start = b"", log.size
-        while start > max(0, log.size - _TAIL_BYTES) and data.removesuffix(b"\n").count(b"\n") < count:
-            step = min(64 << 10, start)
-            start -= step
-            data = await self._read(log.name, start, step) + data
-        if not count:
-            return log.size
-        end = len(data) - data.endswith(b"\n")
-        for _ in range(count):
-            end = data.rfind(b"\n", 0, end)
-            if end < 0:
-                return start
-        return start + end + 1
+    async def _read_logs(
+        self,
+        readers: Sequence[_PortalLogReader],
+        sizes: Mapping[LogName, int],
+        selection: Selection,
+        *,
+        is_last: bool,
+    ) -> AsyncGenerator[Sequence[LogLine], None]:
+        """Yield the new lines of logs of these sizes, merged if their times are wanted."""
+        for reader in readers:
+            reader.piece_bytes = min(_PIECE_BYTES, max(_MIN_PIECE_BYTES, _MERGED_BYTES // len(readers)))
+            if sizes.get(reader.name, 0) < reader.offset:
+                self._notice(f"{reader.name.file} was rotated while it was read: some of its output is missing")
+                reader.offset = sizes.get(reader.name, 0)
+        streams = [reader.read(sizes.get(reader.name, 0), is_last=is_last) for reader in readers]
+        portions = group_lines(merge_lines(streams) if selection.has_times else chain.from_iterable(streams))
+        while lines := await to_thread(next, portions, ()):
+            yield lines
 
     async def advice(self) -> Mapping[str, Json]:
         """Return recommendations for the job, like `tony advise --json`."""
@@ -149,13 +138,78 @@ class PortalJobView(JobView):
                 yield Stacks(task=task, problem=str(error))
 
 
-class _LogPosition(LineSplitter):
-    """Position up to which a log was read.
+class _PortalLogReader(LineSplitter):
+    """Reads one log of a portal. Blocks.
 
     Attributes:
         offset: of the next byte.
+        piece_bytes: bytes per request.
     """
 
-    def __init__(self, name: LogName, offset: int) -> None:
+    def __init__(self, portal: PortalClient, job_id: str, name: LogName, selection: Selection) -> None:
         super().__init__(name)
-        self.offset = offset
+        self.offset = 0
+        self.piece_bytes = _PIECE_BYTES
+        self._portal = portal
+        self._job_id = job_id
+        self._since = selection.since
+        self._has_times = selection.has_times or selection.since is not None
+
+    def skip(self, size: int, tail: int | None) -> None:
+        """Skip lines of a log of this size that were printed before the selected time, and all but the last `tail`."""
+        if self._since is not None:
+            self.offset = self._find_time(size, int(self._since * PER_SECOND))
+        if tail is not None:
+            self.offset = max(self.offset, self._find_tail(size, tail))
+
+    def read(self, size: int, *, is_last: bool) -> Iterator[LogLine]:
+        """Yield new lines up to a size of the log; if it is the last time, also an incomplete one."""
+        while self.offset < size:
+            most = min(self.piece_bytes, size - self.offset)
+            data = self._read_bytes(self.offset, most)
+            if not data:
+                break
+            times = self._read_times(self.offset, len(data)) if self._has_times else ()
+            self.offset += len(data)
+            yield from self._select_recent(self.split(data, times))
+        if is_last:
+            yield from self._select_recent(self.take())
+
+    def _select_recent(self, lines: Iterator[LogLine]) -> Iterator[LogLine]:
+        since = self._since
+        return (line for line in lines if since is None or line.at is None or line.at >= since)
+
+    def _read_bytes(self, offset: int, most: int) -> bytes:
+        return self._portal.fetch_log_bytes(self._job_id, self.name.file, offset, most)
+
+    def _read_times(self, offset: int, most: int) -> Sequence[tuple[int, int]]:
+        return self._portal.fetch_log_times(self._job_id, self.name.file, offset, most)
+
+    def _find_time(self, size: int, moment: int) -> int:
+        """Return the offset of the line with the first byte that was printed at or after a time."""
+        low, high = 0, size
+        while low < high:
+            middle = (low + high) // 2
+            times = self._read_times(middle, 1)
+            if times and times[0][1] < moment:
+                low = middle + 1
+            else:
+                high = middle
+        start = max(0, low - MAX_LINE_BYTES)
+        return start + self._read_bytes(start, low - start).rfind(b"\n") + 1 if low > start else low
+
+    def _find_tail(self, size: int, count: int) -> int:
+        """Return the offset of the last lines, searched within the last `_TAIL_BYTES` bytes."""
+        data, start = b"", size
+        while start > max(0, size - _TAIL_BYTES) and data.removesuffix(b"\n").count(b"\n") < count:
+            step = min(64 << 10, start)
+            start -= step
+            data = self._read_bytes(start, step) + data
+        if not count:
+            return size
+        end = len(data) - data.endswith(b"\n")
+        for _ in range(count):
+            end = data.rfind(b"\n", 0, end)
+            if end < 0:
+                return start
+        return start + end + 1

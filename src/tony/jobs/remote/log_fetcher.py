@@ -30,7 +30,7 @@ from tony.model.log_name import LogName
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
-from tony.protocol.output_messages import LOG_PIECE, LogPiece, ReadLog
+from tony.protocol.output_messages import LOG_PIECE, LogPiece, ReadLog, unpack_times
 from tony.rpc.connection import RpcConnection
 from tony.schedulers.client_interface import Submitter
 from tony.schedulers.registry import has_remote_logs, load_submitter
@@ -239,7 +239,7 @@ class LogFetcher:
             raise ProtocolError(Code.BAD_MESSAGE, f"a piece of {stream.label} that is not base64") from None
         if not 0 <= piece.start <= piece.offset:
             raise ProtocolError(Code.BAD_MESSAGE, f"a piece of {stream.label} that begins before its file")
-        self._mirror.write(name, piece.start, piece.offset, data)
+        self._mirror.write(name, piece.start, piece.offset, data, unpack_times(piece.times))
         stream.name, stream.offset = piece.name, piece.offset + len(data)
         stream.full = len(data) >= stream.most
 

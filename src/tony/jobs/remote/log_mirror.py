@@ -6,6 +6,7 @@ remote file was: so it takes no more space than that, and can be read in the sam
     .lock             one byte for each stream, locked by the writer of its copies
     .complete         streams that are complete, one a line
     .<name>.start     for a rotated file: the bytes that its program had printed before
+    .<name>.times     the times of its lines (`linux/time_index.py`)
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import contextlib
 import fcntl
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import StorageError, TonyError
 from tony.history.json_files import read_json, write_json
+from tony.linux.files import replace_file
+from tony.linux.time_index import TimeIndexWriter, build_index_path, rename_with_index
 from tony.model.log_name import LogName
 
 #: `struct flock` of Linux with 64-bit offsets: type, whence, start, length, pid.
@@ -110,19 +113,21 @@ class Mirror:
     def remove(self, name: LogName) -> None:
         """Remove a copy, to start again from nothing."""
         self._copies.pop(name, None)
-        for path in (self._folder / name.file, name.build_rotated_path(self._folder), self._start_file(name)):
+        files = (self._folder / name.file, name.build_rotated_path(self._folder))
+        for path in (*files, *map(build_index_path, files), self._start_file(name)):
             path.unlink(missing_ok=True)
 
-    def write(self, name: LogName, start: int, offset: int, data: bytes) -> None:
+    def write(self, name: LogName, start: int, offset: int, data: bytes, times: Sequence[tuple[int, int]] = ()) -> None:
         """Append a piece; bytes that are already here are skipped.
 
         Args:
             start, offset: bytes that the program had printed before the remote file, and before `data`.
+            times: offsets in `data` and their times, as `read_times` returns them.
 
         Raises:
             OSError, StorageError: the copy cannot be written.
         """
-        copy = self._copy(name)
+        copy, first = self._copy(name), offset
         data = data[max(0, copy.end - offset) :]
         if not data:
             return
@@ -130,6 +135,7 @@ class Mirror:
         if offset > copy.end or (offset == start and copy.start < start):
             copy = self._rotate(name, offset)
         path = self._folder / name.file
+        self._note_times(path, copy.size, [(place - offset + first, moment) for place, moment in times])
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             rest = memoryview(data)
@@ -139,6 +145,18 @@ class Mirror:
                 rest = rest[written:]
         finally:
             os.close(descriptor)
+
+    def _note_times(self, path: Path, size: int, times: Sequence[tuple[int, int]]) -> None:
+        """Note times of what will be appended to a copy of `size` bytes, by offsets from there on."""
+        earlier = [(0, moment) for offset, moment in times if offset <= 0]
+        writer = TimeIndexWriter(path)
+        for offset, moment in (*earlier[-1:], *(each for each in times if each[0] > 0)):
+            writer.note(size + offset, moment)
+        writer.close()
+
+    def write_index(self, file: str, data: bytes) -> None:
+        """Replace the index of times of a file, which may be the older one of a rotated log."""
+        replace_file(build_index_path(self._folder / file), data)
 
     def _copy(self, name: LogName) -> _Copy:
         found = self._copies.get(name)
@@ -166,7 +184,7 @@ class Mirror:
         kept = {} if before is None else {str(before.st_ino): starts.get(str(before.st_ino), 0)}
         write_json(self._start_file(name), {**kept, str(inode): start})
         if before and before.st_size:
-            os.replace(path, name.build_rotated_path(self._folder))
+            rename_with_index(path, name.build_rotated_path(self._folder))
         os.replace(draft, path)
         made = self._copies[name] = _Copy(start, 0)
         return made

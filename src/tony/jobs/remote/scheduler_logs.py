@@ -137,6 +137,11 @@ class SchedulerLogSink:
         assert parsed is not None
         self._mirror.write(parsed, start, offset, data)
 
+    def put_index(self, file: str, data: bytes) -> None:
+        """Write an index of times."""
+        assert LogName.parse(file) is not None
+        self._mirror.write_index(file, data)
+
 
 async def fetch_ended(
     folder: JobFolder,

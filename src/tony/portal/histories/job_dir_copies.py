@@ -19,6 +19,7 @@ from pathlib import Path
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import FORMAT, MAX_FOREIGN_LISTED_LOG_BYTES, VERSION, Header, LogWriter
 from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decode_json, limit_decoding, write_json
+from tony.linux.time_index import parse_index_name
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
 from tony.model.log_name import LogName
@@ -132,7 +133,7 @@ class RecordCache:
         """
         missing_logs = []
         for item in _logs(store, entry, store.list(entry.path)):
-            name = LogName.parse(item.name)
+            name = LogName.parse(parse_index_name(item.name) or item.name)
             if name is not None and name.task == task:
                 missing_logs.append(item)
         try:
@@ -196,12 +197,14 @@ def _logs(store: FileStore, entry: IndexEntry, items: Iterable[Item]) -> Sequenc
     if not any(item.name == "logs" and item.folder for item in items):
         return ()
     found = store.list(join_path(entry.path, "logs"))
-    return [item for item in found if not item.folder and _LOG.fullmatch(item.name)][:_MAX_LOGS]
+    is_log = [_LOG.fullmatch(parse_index_name(item.name) or item.name) for item in found]
+    return [item for item, fits in zip(found, is_log, strict=True) if fits and not item.folder][:_MAX_LOGS]
 
 
 def _select_small_logs(logs: Iterable[Item]) -> Iterator[Item]:
-    """Yield the smallest logs, up to the limits."""
+    """Yield the smallest logs, without their indexes of times, up to the limits."""
     left = _MAX_SMALL_LOGS_BYTES
+    logs = [item for item in logs if not parse_index_name(item.name)]
     for item in sorted(logs, key=lambda item: (item.size, item.name))[:_MAX_SMALL_LOGS]:
         left -= item.size
         if left < 0:

@@ -89,6 +89,7 @@ class Shelf:
         self.begun: dict[str, tuple[int, int]] = {}
         self.got: dict[str, bytes] = {}
         self.have: dict[str, int] = {}
+        self.indexes: dict[str, bytes] = {}
 
     def find_start(self, name: str, older: int, newer: int) -> int | None:
         if not name.endswith(".out"):
@@ -100,6 +101,10 @@ class Shelf:
         assert start in (0, self.begun[name][0])
         assert offset == self.have.get(name, 0) + len(self.got.get(name, b""))
         self.got[name] = self.got.get(name, b"") + data
+
+    def put_index(self, file: str, data: bytes) -> None:
+        assert file.removesuffix(".1") in self.got
+        self.indexes[file] = data
 
 
 @pytest.fixture
@@ -146,10 +151,12 @@ async def test_after_the_end_hdfs_has_it(cluster: FakeCluster) -> None:
     """It is waited for until the nodes have brought it."""
     cluster.ended(LogAggregationStatus.NOT_STARTED, LogAggregationStatus.RUNNING, LogAggregationStatus.SUCCEEDED)
     files = {"a.out": b"newer", "a.out.1": b"older ", "stdout": b"not this"}
+    files |= {".a.out.times": b"times", ".a.out.1.times": b"x" * 5000, ".stdout.times": b"nor this"}
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files(files))]])}
     shelf = Shelf()
     await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
     assert shelf.got == {"a.out": b"older newer"}
+    assert shelf.indexes == {"a.out": b"times"}  # no index is so much longer than its log
     assert len(cluster.reports) == 1
 
 

@@ -18,6 +18,7 @@ from tony.hadoop.logs.node_web import NodeWeb, NodeWebError
 from tony.hadoop.wire.application_client import ApplicationReport, LogAggregationStatus
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.thread_pools import to_thread
+from tony.linux.time_index import BLOCK_BYTES, build_index_name
 from tony.schedulers.client_interface import LogSink
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
@@ -248,6 +249,14 @@ async def _pass_files(found: Iterable[_ContainerFile], sink: LogSink) -> None:
             await _copy(older, have, sink, name, 0)
             have = before
         await _copy(newer, have - before, sink, name, before)
+        for each in (older, newer):
+            index = files.get(build_index_name(each.name)) if each else None
+            if each and index and index.length <= each.length // 4 + BLOCK_BYTES:
+                sink.put_index(each.name, await to_thread(_read_whole, index))
+
+
+def _read_whole(file: _ContainerFile) -> bytes:
+    return b"".join(file.read(0))
 
 
 async def _copy(file: _ContainerFile, offset: int, sink: LogSink, name: str, start: int) -> None:
