@@ -137,8 +137,8 @@ def test_a_failure_is_found_and_understood_in_three_clicks(stage: Stage) -> None
         expect(failure).to_contain_text("worker:1: exit code 3")
         expect(failure).to_contain_text("FileNotFoundError: no such file: '/data/digits.csv'")
         failure.get_by_role("link", name="Full log").click()
-        expect(page.get_by_role("heading", level=1)).to_have_text("Standard error of worker:1")
-        log = page.get_by_label("Standard error of worker:1")
+        expect(page.get_by_label("Task")).to_have_value("worker:1")
+        log = page.locator("#log pre")
         expect(log).to_contain_text("Traceback (most recent call last):")
         assert log.locator("span.f1").inner_text() == "FileNotFoundError"
 
@@ -203,24 +203,41 @@ def test_charts_are_drawn(stage: Stage) -> None:
         expect(figure.get_by_role("table").get_by_role("columnheader", name="worker")).to_be_visible()
 
 
-def test_a_log_is_followed(stage: Stage) -> None:
-    """New lines come by themselves, in their colours, and a search finds an old one."""
+def test_logs_are_followed(stage: Stage) -> None:
+    """New lines come by themselves, with their times in front and in their colours."""
     with stage.browsing.page(stage.base) as page:
-        page.goto(f"/job/{stage.runs}/log/worker:0/out")
-        log = page.locator("#log")
-        last = _last_step(log.inner_text())
+        page.goto(f"/job/{stage.runs}/logs")
+        last = _last_step(page.locator("#log").inner_text())
         page.wait_for_function(
-            "last => +document.querySelector('#log').innerText.trim().split('\\n').at(-1).split(' ')[1] > last + 20",
+            "last => +[...document.querySelector('#log pre').innerText.matchAll(/step (\\d+)/g)].at(-1)[1] > last + 20",
             arg=last,
         )
-        assert log.locator("span.f2").count() > 20
-        page.get_by_label("Find").fill("step 7 GOOD")
-        page.get_by_role("button", name="From start").click()
-        expect(page.get_by_role("status").first).to_contain_text("highlighted")
+        line = page.locator("#log .line").last
+        assert re.match(r"\d\d:\d\d:\d\d\.\d\d worker:\d step \d+ good", line.inner_text())
+        assert line.locator("span.f2").count() == 1
 
 
 def _last_step(text: str) -> int:
-    return int(re.findall(r"step (\d+) good", text)[-1])  # the last line may be there in part
+    return int(re.findall(r"step (\d+) good", text)[-1])
+
+
+def test_logs_are_filtered_without_script(stage: Stage) -> None:
+    """By task, stream, session and text, all in the address; a line that was found leads to those around it."""
+    with stage.browsing.page(stage.base, script=False) as page:
+        page.goto(f"/job/{stage.failed}")
+        page.get_by_role("link", name="Logs", exact=True).click()
+        page.get_by_label("Task").select_option("worker:1")
+        page.get_by_label("Stream").select_option("err")
+        page.get_by_label("Session").select_option("1")
+        page.get_by_label("Text").fill("filenotfound")
+        page.get_by_role("button", name="Apply").click()
+        assert all(
+            f"{each}" in page.url for each in ("task=worker%3A1", "stream=err", "session=1", "text=filenotfound")
+        )
+        expect(page.locator("#log .line")).to_have_count(1)
+        page.locator("#log .line a").click()
+        expect(page.locator("#hit")).to_contain_text("FileNotFoundError")
+        expect(page.locator("#log")).to_contain_text("Traceback (most recent call last):")
 
 
 def test_a_job_is_controlled_and_its_page_follows(stage: Stage) -> None:
@@ -324,7 +341,7 @@ PATHS = (
     "/job/{failed}",
     "/job/{failed}/tasks",
     "/job/{failed}/task/worker:1",
-    "/job/{failed}/log/worker:1/err",
+    "/job/{failed}/logs",
     "/job/{failed}/events",
     "/job/{failed}/advice",
     "/job/{failed}/settings",
@@ -337,7 +354,7 @@ PATHS = (
     "/job/local-20000101-000000-000000",
     "/job/{failed}/timeline",
     "/job/{failed}/tasks?text=unknown",
-    "/job/{failed}/log/worker:0/err",
+    "/job/{failed}/logs?task=worker:0&stream=err",
     "/job/{failed}/metrics",
     "/compare?job={failed}",
     "/waste",

@@ -94,9 +94,10 @@ def test_other_users_read_who_may(app: ASGIApp, user: str, said: str) -> None:
     assert re.search(r"<code>tony kill local-\S+</code>", text)
 
 
-def test_a_log_is_polled(app: ASGIApp) -> None:
-    assert "data-more=" in fetch(app, "/log/worker:0/out", client=RM).text
-    assert fetch(app, "/log/worker:0/out/more?at=0", client=RM).json()["at"] > 0
+def test_logs_are_followed(app: ASGIApp) -> None:
+    text = fetch(app, "/logs", client=RM).text
+    assert re.search(r"<body[^>]* data-live", text)
+    assert 'id="follow"' in text
 
 
 def test_the_real_server_serves_one_job(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ JOB = "local-20260101-000000-0a1b2c"
 #: Values that are there; chance would never find them.
 KNOWN = {"job": JOB, "with": JOB, "task": "worker:0", "name": "worker-0.s1.t1.out", "series": "cpu", "path": "job.json"}
 #: Only what an answer before has said, or a time, is taken for these: no schema says that.
-MADE = {"after", "since", "until"}
+MADE = {"after", "before", "since", "until"}
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ JOB = "local-20260101-000000-0a1b2c"
 API = f"/api/v1/jobs/{JOB}"
 #: A secret that no other user may see.
 TREASURE = "the treasure of another user"
-PAGES = ("", "/tasks", "/task/worker:0", "/log/worker:0/out", "/metrics", "/events", "/settings", "/files", "/timeline")
+PAGES = ("", "/tasks", "/task/worker:0", "/logs", "/metrics", "/events", "/settings", "/files", "/timeline")
 
 
 @pytest.fixture
@@ -130,9 +130,8 @@ def test_secrets_are_nowhere(home: Home) -> None:
         assert "hunter22" not in text
         assert "shown" in text
     for word in (secret[:8], secret[:20], "TOKEN=a"):
-        found = json.loads(ask(app, f"{API}/logs/worker-0.s1.t1.out/find?text={word}")[1])
-        assert found["line"] is None
-    assert json.loads(ask(app, f"{API}/logs/worker-0.s1.t1.out/find?text=plain")[1])["line"] is not None
+        assert json.loads(ask(app, f"{API}/lines?text={word}")[1])["lines"] == []
+    assert [line["line"] for line in json.loads(ask(app, f"{API}/lines?text=plain")[1])["lines"]] == ["plain text"]
 
 
 def test_secrets_of_a_record_are_not_used(home: Home) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx
@@ -19,6 +20,7 @@ from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.advice.recommendation import Advice, Recommendation, Saving, Severity
 from tony.core.sentences import describe_failure
 from tony.diagnosis.failure_diagnosis import diagnose
+from tony.executor.output.log_file import BoundedLogFile
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
@@ -88,6 +90,27 @@ def _report(folder: JobFolder) -> JobReport:
 
 
 @pytest.fixture(scope="module")
+def timed(home: Home) -> str:
+    """A job whose tasks print in turn, in two sessions; its id."""
+    job = "local-20260103-000000-0a1b2c"
+    folder = keep(home, job)
+    for path in folder.logs.iterdir():
+        path.unlink()
+    now = datetime(2026, 1, 31, 18, tzinfo=UTC).timestamp()
+    for name, pieces in {
+        "worker-0.s1.t1.out": [("old\n", -9.0)],
+        "worker-0.s2.t1.out": [("begins\n", 0.0), ("\x1b[31mred\n", 1.0), ("still red\n", 2.0)],
+        "worker-1.s2.t1.out": [("begins, too\n", 0.5)],
+        "worker-1.s2.t1.err": [("<b>warns</b>\n", 1.5)],
+    }.items():
+        file = BoundedLogFile(folder.logs / name, 1 << 20)
+        for text, at in pieces:
+            file.write(text.encode(), now + at)
+        file.close()
+    return job
+
+
+@pytest.fixture(scope="module")
 def app(home: Home) -> ASGIApp:
     return _app(home)
 
@@ -126,7 +149,7 @@ def kind(path: str) -> str:
     """What sort of page an address leads to: one of each is enough."""
     parts = urlsplit(path)
     names = "&".join(sorted(parse_qs(parts.query)))
-    place = re.sub(r"/(task|log)/[^/]+", r"/\1/T", parts.path)
+    place = re.sub(r"/task/[^/]+", "/task/T", parts.path)
     return f"{place}?{names}".replace(OTHER, "J").replace(JOB, "J")
 
 
@@ -158,8 +181,9 @@ def pages(app: ASGIApp) -> dict[str, httpx.Response]:
 def test_every_link_leads_somewhere(pages: dict[str, httpx.Response]) -> None:
     """Whatever a page names is there, below the prefix under which it was reached."""
     assert {} == {path: answer.status_code for path, answer in pages.items() if answer.status_code != 200}
-    for part in ("tasks", "metrics", "events", "advice", "settings", "files", "task/T", "log/T/out", "log/T/err"):
+    for part in ("tasks", "logs", "metrics", "events", "advice", "settings", "files", "task/T"):
         assert f"/job/J/{part}?" in pages
+    assert "/job/J/logs?stream&task" in pages
     assert "/compare?job" in pages
 
 
@@ -183,7 +207,7 @@ def test_a_job_alone(home: Home) -> None:
     seen = crawl(app, "/proxy/application_1_2/")
     assert {200} == {answer.status_code for answer in seen.values()}
     assert "worker:0 on node7: exit code 3" in seen["/?"].text
-    assert {"/task/T?", "/log/T/out?", "/events?"} <= set(seen)
+    assert {"/task/T?", "/logs?", "/events?"} <= set(seen)
     assert 404 == fetch(app, f"/job/{JOB}").status_code
     assert not [path for path in seen if "compare" in path]
 
@@ -193,7 +217,7 @@ def test_the_failure_is_first(app: ASGIApp) -> None:
     text = fetch(app, f"/job/{JOB}").text
     assert text.index("worker:0 on node7: exit code 3") < text.index("Timeline")
     assert '<span class="f1">no such file</span>' in text
-    assert f"../job/{JOB}/log/" in text
+    assert f"../job/{JOB}/logs?task=worker%3A0&amp;session=1" in text
     assert "worker:1 was lost" in text
 
 
@@ -252,78 +276,82 @@ def test_the_charts_are_those_that_were_tried() -> None:
     assert b"v1.6.18" in load_assets()["uplot.js"].content[:300]
 
 
+def _read_lines(text: str) -> list[str]:
+    """Return the lines of output on a page, each with what stands in front of it."""
+    (log,) = re.findall(r'<pre class="log full lines">(.*?)</pre>', text, re.DOTALL) or [""]
+    lines = re.findall(r'<(?:span|mark) class="line.*?>(.*?)</(?:span|mark)>(?=<(?:span|mark) class="line|$)', log)
+    return [html.unescape(re.sub(r"<[^>]*>", "", line)) for line in lines]
+
+
+def _find_link(text: str, label: str) -> str:
+    found = re.search(rf'href="[^"?]*([?][^"]*)"[^>]*>{label}<', text)
+    assert found is not None, label
+    return html.unescape(found[1])
+
+
+def test_lines_of_all_tasks_in_order(app: ASGIApp, timed: str) -> None:
+    """Times in front, then the task, what is from standard error; a colour continues on the next line of its log."""
+    text = fetch(app, f"/job/{timed}/logs").text
+    assert _read_lines(text) == [
+        "01-31 18:00:00.00 worker:0 begins",
+        "01-31 18:00:00.50 worker:1 begins, too",
+        "01-31 18:00:01.00 worker:0 red",
+        "01-31 18:00:01.50 worker:1 err <b>warns</b>",
+        "01-31 18:00:02.00 worker:0 still red",
+    ]
+    assert '<span class="f1">still red</span>' in text
+    assert '<time data-exact datetime="2026-01-31T18:00:01.50Z">' in text
+
+
 @pytest.mark.parametrize(
-    ("query", "first", "last"),
+    ("query", "expected"),
     [
-        ("?at=0", "line 000000", "line 002848"),
-        ("?percent=50", "line 009999", "line 012848"),
-        ("?at=230005", "line 010000", "line 012848"),
-        ("", "line 017150", "line 019999"),
-        ("?percent=100", "line 017150", "line 019999"),
-        ("?find=LINE+015000", "line 014910", "line 017759"),
+        ("task=worker:1", ["begins, too", "<b>warns</b>"]),
+        ("task=worker&stream=err", ["<b>warns</b>"]),
+        ("text=BEGINS", ["begins", "begins, too"]),
+        ("session=1", ["old"]),
+        ("session=all&task=worker:0", ["old", "begins", "red", "still red"]),
+        ("since=2026-01-31T18:00:01.2", ["<b>warns</b>", "still red"]),
+        ("after=start&text=red", ["red", "still red"]),
+        ("text=nothing+like+it", []),
     ],
 )
-def test_any_place_of_a_log(app: ASGIApp, query: str, first: str, last: str) -> None:
-    """Beginning, middle, end, or where a text stands: whole lines, some thousand of them."""
-    text = fetch(app, f"/job/{JOB}/log/worker:0/out{query}").text
-    shown = re.findall(r"line \d{6}", text[text.index('id="log"') :])
-    assert abs(int(first[5:]) - int(shown[0][5:])) <= 1
-    assert abs(int(last[5:]) - int(shown[-1][5:])) <= 2
-    if "find" in query:
-        assert '<mark id="hit">line 015000 of the log</mark>' in text
+def test_lines_are_filtered_by_the_address(app: ASGIApp, timed: str, query: str, expected: list[str]) -> None:
+    lines = _read_lines(fetch(app, f"/job/{timed}/logs?{query}").text)
+    assert [re.sub(r"^\S+ \S+ (worker:\d )?(s\d )?(err )?", "", line) for line in lines] == expected
+    words = query.replace("session=all", "all_sessions=yes")
+    answer = fetch(app, f"/api/v1/jobs/{timed}/lines?{words}").json()
+    assert [re.sub("\x1b.*?m", "", line["line"]) for line in answer["lines"]] == expected
+    assert answer["over"]
 
 
-def test_a_search_has_next_and_previous_links(app: ASGIApp) -> None:
-    """From one match to the next, and back; the page says where there are no more."""
-    at = f"/job/{JOB}/log/worker:0/out"
-    text = fetch(app, f"{at}?find=00007").text
-    assert '<mark id="hit">line 000007' in text
-    on = re.search(r'href="[^"?]*([?][^"]*)">Next<', text)
-    assert on is not None
-    assert '<mark id="hit">line 000070' in fetch(app, at + on[1].replace("&amp;", "&")).text
-    assert '<mark id="hit">line 019999' in fetch(app, f"{at}?find=line&way=up").text
-    assert "No match after this position" in fetch(app, f"{at}?find=nothing").text
+def test_a_line_that_was_found_leads_to_those_around_it(app: ASGIApp, timed: str) -> None:
+    text = fetch(app, f"/job/{timed}/logs?text=warns").text
+    around = fetch(app, f"/job/{timed}/logs{_find_link(text, '<time.*?</time>')}").text
+    assert len(_read_lines(around)) == 5
+    assert re.search('<mark class="line err" id="hit">.*warns', around)
 
 
-def test_following_a_log(app: ASGIApp, home: Home) -> None:
-    """Whole lines, what has no end yet apart, and where to continue; colours continue as well."""
-    file = home.job(JOB).logs / "worker-0.s1.t2.out"
-    file.write_bytes(b"one\n\x1b[32mtwo\nthr")
-    try:
-        at = f"/job/{JOB}/log/worker:0/out/more?name={file.name}&at="
-        first = fetch(app, f"{at}0").json()
-        assert ('one\n<span class="f2">two</span>\n', '<span class="f2">thr</span>', 13) == (
-            first["html"],
-            first["rest"],
-            first["at"],
-        )
-        file.write_bytes(file.read_bytes() + b"ee\n")
-        second = fetch(app, f"{at}{first['at']}&style={first['style']}").json()
-        assert ('<span class="f2">three</span>\n', "", True) == (second["html"], second["rest"], second["over"])
-    finally:
-        file.unlink()
-
-
-def test_following_a_log_faster_than_one_update_a_second(app: ASGIApp, home: Home) -> None:
-    """An update is limited, so it says whether the next one can be fetched at once."""
-    file = home.job(JOB).logs / "worker-0.s1.t2.out"
-    file.write_bytes(b"%099d\n" * 5_000 % (*range(5_000),))
-    try:
-        at = 0
-        updates: list[dict[str, Any]] = []
-        while not updates or updates[-1]["behind"]:
-            updates.append(fetch(app, f"/job/{JOB}/log/worker:0/out/more?name={file.name}&at={at}").json())
-            at = updates[-1]["at"]
-        assert at == file.stat().st_size
-        assert [each["over"] for each in updates] == [False, True]
-    finally:
-        file.unlink()
+def test_logs_page_by_page(app: ASGIApp) -> None:
+    """From the end to the beginning and on again: every line once, whatever the size of the log."""
+    at = f"/job/{JOB}/logs"
+    text = fetch(app, f"{at}?stream=out").text
+    found: list[str] = []
+    for _ in range(3):
+        found = _read_lines(text) + found
+        text = fetch(app, at + _find_link(text, "Earlier")).text
+    assert [line[-22:] for line in found] == [f"line {number:06d} of the log" for number in range(18_500, 20_000)]
+    start = fetch(app, at + _find_link(text, "Start")).text
+    following = fetch(app, at + _find_link(start, "Later")).text
+    lines = _read_lines(start) + _read_lines(following)
+    assert [line[-22:] for line in lines] == [f"line {number:06d} of the log" for number in range(1000)]
+    assert "Start" not in start[start.index("h-logs") :]
 
 
 def test_a_log_as_it_is(app: ASGIApp, home: Home) -> None:
     """A download has every byte, under a name that says whose it is."""
-    page = f"/job/{JOB}/log/worker:0/out"
-    (href,) = re.findall(r'href="([^"]*)" download', fetch(app, page).text)
+    page = f"/job/{JOB}/logs?task=worker:0&stream=out"
+    (href,) = re.findall(r'download href="([^"]*)"', fetch(app, page).text)
     answer = fetch(app, urljoin(page, href))
     assert (home.job(JOB).logs / "worker-0.s1.t1.out").read_bytes() == answer.content
     assert f"{JOB}.worker-0.s1.t1.out.log" in answer.headers["content-disposition"]
@@ -502,7 +530,7 @@ def test_a_job_that_restarted_says_why(tmp_path: Path) -> None:
     card = text[text.index('id="failure"') : text.index('id="h-timeline"')]
     for part in ("Why session 2 was started", "user-code", "KeyError: &#39;y&#39;", "Log of session 1"):
         assert part in card
-    assert f"log/worker:0/err?name={(failure.log or '').rpartition('/')[2]}" in card
+    assert f"logs?task=worker%3A0&amp;session={failure.session}" in card
 
 
 def test_a_recommendation_that_answers_a_failure_is_not_repeated(
@@ -703,7 +731,12 @@ def test_where_values_were_set(app: ASGIApp) -> None:
         ("/?state=odd", 400, "not one of"),
         ("/?after=odd", 400, "not a page key"),
         (f"/job/{JOB}/events?after=x", 400, "whole number"),
-        (f"/job/{JOB}/log/worker:0/both", 404, "out and err"),
+        (f"/job/{JOB}/logs?stream=both", 400, "out or err"),
+        (f"/job/{JOB}/logs?session=0", 400, "not a number from 1 on"),
+        (f"/job/{JOB}/logs?before=x", 400, "not a position"),
+        (f"/job/{JOB}/logs?since=once", 400, "not a time"),
+        (f"/job/{JOB}/logs?after=start&since=1h", 400, "exclude each other"),
+        (f"/job/{JOB}/logs?task=worker:99", 404, "has no task"),
         ("/?text=" + "x" * 501, 400, "more than 500 characters"),
     ],
 )

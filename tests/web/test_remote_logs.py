@@ -58,7 +58,7 @@ def test_output_of_a_remote_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         os.geteuid(),
     )
     cluster.error = SchedulerError("it was <removed>: see Y")
-    for at in (f"/job/{JOB}/log/{task}/out", f"/job/{JOB}/task/{task}"):
+    for at in (f"/job/{JOB}/logs?task={task}", f"/job/{JOB}/task/{task}"):
         assert "it was &lt;removed&gt;: see Y" in fetch(app, at).text
     listed = fetch(app, f"/api/v1/jobs/{JOB}/logs?task={task}").json()
     assert listed == {"logs": [], "missing": "some output may be missing: it was <removed>: see Y"}
@@ -66,11 +66,10 @@ def test_output_of_a_remote_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     cluster.error = None
     lines = b"".join(b"line %06d\n" % number for number in range(20_000))
     cluster.shows = {LogName(*TaskId.parse(task), 1, 1, "out").file: (b"", lines)}
-    page = fetch(app, f"/job/{JOB}/log/{task}/out").text
+    page = fetch(app, f"/job/{JOB}/logs?task={task}").text
     assert "line 019999" in page
-    assert "End of log" in page
     assert "is missing" not in page
-    assert "line 010000" in fetch(app, f"/job/{JOB}/log/{task}/out?percent=50").text
+    assert "line 010000" in fetch(app, f"/job/{JOB}/logs?task={task}&text=10000").text
     assert (
         fetch(app, f"/api/v1/jobs/{JOB}/logs/{LogName(*TaskId.parse(task), 1, 1, 'out').file}/download").content
         == lines

@@ -116,9 +116,9 @@ def test_the_indexed_format(tmp_path: Path, other_format: MiniCluster, monkeypat
 
     async def look() -> None:
         async with seen(tmp_path / "portal", [history()]) as portal:
-            page = await portal.page(f"/job/{job}/log/main:0/out", "hello")
+            page = await portal.page(f"/job/{job}/logs", "hello")
             assert "is missing" not in page
-            await portal.page(f"/job/{job}/log/main:0/err", "oh")
+            await portal.page(f"/job/{job}/logs?stream=err", "oh")
 
     asyncio.run(look())
     lab.close()
@@ -162,7 +162,7 @@ def test_a_cluster_without_aggregation(
 
     async def look() -> None:
         async with seen(tmp_path / "portal", [history()]) as portal:
-            log = f"/job/{job}/log/main:0/out"
+            log = f"/job/{job}/logs"
             if done.stdout:
                 await portal.page(log, "hello")
             else:

@@ -95,8 +95,8 @@ def test_a_browser_shows_and_changes_a_job_through_the_proxy(lab: YarnLab) -> No
     assert (ended["trackingUI"], ended["trackingUrl"]) == ("History", address)
     after = until(lambda: _get(lab.page("rm"), f"/proxy/{job}/").headers.get("Location"), "YARN leads elsewhere")
     assert after.startswith(f"{PORTAL}/job/{job}"), after
-    log = _get(lab.page("rm"), f"/proxy/{job}/log/worker:0/out?at=0").headers["Location"]
-    assert log == f"{PORTAL}/job/{job}/log/worker:0/out?at=0"
+    log = _get(lab.page("rm"), f"/proxy/{job}/logs?task=worker:0").headers["Location"]
+    assert log == f"{PORTAL}/job/{job}/logs?task=worker:0"
 
 
 def _sees_the_job(page: Page, address: str) -> None:
@@ -216,7 +216,7 @@ def test_pages_survive_their_process_and_the_am(lab: YarnLab) -> None:
     assert second != first
     early = until(lambda: _measured(rm, proxy), "something is measured")
     (lab.out / "say1").write_text("now")
-    until(lambda: "line 1" in _get(rm, f"{proxy}log/worker:0/out").body, "what it said")
+    until(lambda: "line 1" in _get(rm, f"{proxy}logs?task=worker:0").body, "what it said")
     at_first = _first_events(rm, proxy, job)
     with browsing() as browser, browser.page(address) as page:
         page.goto("./")
@@ -232,7 +232,7 @@ def test_pages_survive_their_process_and_the_am(lab: YarnLab) -> None:
         assert _first_events(rm, proxy, job) == at_first
         assert until(lambda: _measured(rm, proxy), "what was measured before") == early
         (lab.out / "say2").write_text("now")
-        page.goto(f"{address}log/worker:0/out")
+        page.goto(f"{address}logs?task=worker:0")
         for line in ("line 0 <here>", "line 1", "line 2"):
             expect(page.locator("#log")).to_contain_text(line)
         assert _server(lab, job) != second

@@ -103,8 +103,8 @@ async def _running(lab: YarnLab, job: str) -> tuple[str, str, str, str]:
         return (
             await portal.page(f"/job/{job}", "own pages"),
             await portal.page(f"/job/{job}/task/worker:0", "NodeManager"),
-            await portal.page(f"/job/{job}/log/worker:0/out", f"line {LINES - 1:06d} of what"),
-            await far.page(f"/job/{job}/log/worker:0/out", "is missing"),
+            await portal.page(f"/job/{job}/logs?task=worker:0", f"line {LINES - 1:06d} of what"),
+            await far.page(f"/job/{job}/logs?task=worker:0", "is missing"),
         )
 
 
@@ -116,17 +116,17 @@ def links(page: str) -> list[tuple[str, str]]:
 
 def test_its_output_is_read_there(trained: Trained) -> None:
     """Both streams, at any place, searched and downloaded, by pages and by the API: YARN has collected them in HDFS."""
-    log = f"{trained.base}/job/{trained.job}/log/worker:0"
-    last = fetch(f"{log}/out")[1]
+    log = f"{trained.base}/job/{trained.job}/logs?task=worker:0"
+    last = fetch(f"{log}&stream=out")[1]
     assert f"line {LINES - 1:06d} of what" in last
     assert "line 000000 of" not in last
     assert "is missing" not in last
-    assert "line 000000 of what" in fetch(f"{log}/out?at=0")[1]
-    assert "line 010000 of what" in fetch(f"{log}/out?percent=50")[1]
-    assert '<mark id="hit">line 012345 of what it prints</mark>' in fetch(f"{log}/out?find=line+012345")[1]
+    assert "line 000000 of what" in fetch(f"{log}&after=start")[1]
+    assert "line 012345 of what" in fetch(f"{log}&text=line+012345")[1]
+    assert "<time data-exact" in last  # YARN has collected the times as well
     whole = "".join(f"line {line:06d} of what it prints\n" for line in range(LINES))
     assert fetch(f"{trained.base}/api/v1/jobs/{trained.job}/logs/worker-0.s1.t1.out/download")[:2] == (200, whole)
-    assert "it warns" in fetch(f"{log}/err")[1]
+    assert "it warns" in fetch(f"{log}&stream=err")[1]
     assert "it warns" in fetch(f"{trained.base}/job/{trained.job}/task/worker:0")[1]
     piece = f"{trained.base}/api/v1/jobs/{trained.job}/logs/worker-0.s1.t1.out?offset=30&most=30"
     assert "line 000001 of what it prints" in fetch(piece)[1]
@@ -161,7 +161,7 @@ def test_removed_output_is_reported_as_removed(trained: Trained, tmp_path: Path)
 
         async def look() -> None:
             async with seen(tmp_path, [history()]) as portal:
-                page = await portal.page(f"/job/{trained.job}/log/worker:0/out", "is missing")
+                page = await portal.page(f"/job/{trained.job}/logs?task=worker:0", "is missing")
                 assert "YARN aggregated the logs to HDFS, but they are no longer there" in page
                 assert "`tony logs -f` keep what they show" in page
 

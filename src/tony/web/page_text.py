@@ -46,6 +46,17 @@ def render_moment(seconds: float | None) -> Markup:
     )
 
 
+def render_instant(seconds: float | None) -> Markup:
+    """Return the time of a line of output as HTML, to hundredths of a second, like `render_moment`."""
+    then = _to_datetime(seconds)
+    if then is None:
+        return Markup('<span class="nothing">{}</span>').format(NOTHING)
+    hundredths = then.microsecond // 10_000
+    return Markup('<time data-exact datetime="{}">{}</time>').format(
+        f"{then:%Y-%m-%dT%H:%M:%S}.{hundredths:02d}Z", f"{then:%m-%d %H:%M:%S}.{hundredths:02d}"
+    )
+
+
 def format_day(seconds: float | None) -> str:
     """Return the UTC date of a time, as date inputs need it; empty for None."""
     then = _to_datetime(seconds)

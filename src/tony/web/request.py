@@ -147,11 +147,9 @@ class Links:
         """Return the URL of a task's page."""
         return self.to_job(job, f"task/{_quote_task(task)}")
 
-    def to_log(
-        self, job: str, task: TaskId | str, stream: str, query: Mapping[str, str] | None = None, part: str = ""
-    ) -> str:
-        """Return the URL of a task's log, or of its new output: `more`."""
-        return self.to_job(job, f"log/{_quote_task(task)}/{stream}{part and f'/{part}'}", query)
+    def to_log(self, job: str, task: TaskId | str, stream: str = "", session: int | None = None) -> str:
+        """Return the URL of a task's output; without a session, of the newest one."""
+        return self.to_job(job, "logs", {"task": str(task), "stream": stream, "session": str(session or "")})
 
     def to_page(self, path: str, query: QueryWords | None = None) -> str:
         """Return the URL of any other page, by its path without the leading slash."""

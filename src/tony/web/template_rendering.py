@@ -45,6 +45,7 @@ def _create_environment() -> Environment:
         "count": page_text.format_integer,
         "duration": page_text.format_seconds,
         "hours": page_text.format_hours,
+        "instant": page_text.render_instant,
         "lines": page_text.escape_lines,
         "moment": page_text.render_moment,
         "name": page_text.render_name,

@@ -6,8 +6,11 @@ import codecs
 
 from starlette.responses import Response, StreamingResponse
 
-from tony.jobs.directory.task_logs import LOG_PIECE, LogBytes, LogSearchResult, TaskLogs
-from tony.model.log_name import LogName
+from tony.errors import UserError
+from tony.jobs.directory.merged_logs import MergedLine
+from tony.jobs.directory.open_log import LOG_PIECE
+from tony.jobs.directory.task_logs import LogBytes, TaskLogs
+from tony.model.log_name import STREAMS, LogName
 from tony.web.api.operation import (
     BYTES,
     ApiError,
@@ -17,10 +20,13 @@ from tony.web.api.operation import (
     ParameterKind,
     build_download_headers,
     number_parameter,
+    text_parameter,
 )
-from tony.web.api.response_types import LogChunk, LogList
+from tony.web.api.response_types import LogChunk, LogLineFacts, LogLines, LogList, LogTimes
+from tony.web.log_query import ALL_SESSIONS, MAX_SESSION, LogQuery
 
 OPERATIONS = Operations()
+_MAX_LINES = 5000
 _MOST = number_parameter("most", "maximum number of bytes", 64 << 10, most=LOG_PIECE)
 
 
@@ -58,19 +64,71 @@ async def read_log_bytes(call: OperationCall) -> Response:
     return Response(found.data, media_type=BYTES, headers=build_download_headers(name))
 
 
-@OPERATIONS.add(
-    "/jobs/{job}/logs/{name}/find",
-    Parameter("text", "the text; ASCII case is ignored", required=True),
-    number_parameter("offset", "where to start", 0, least=0),
-    Parameter("backwards", "search before `offset`", ParameterKind.TRUTH, usual=False),
-)
-async def find_in_log(call: OperationCall) -> LogSearchResult:
-    """Find the line of a log that contains a text. Searches a part of the log; continue at `until`."""
+@OPERATIONS.add("/jobs/{job}/logs/{name}/times", number_parameter("offset", "of the first byte", 0, least=0), _MOST)
+async def read_log_times(call: OperationCall) -> LogTimes:
+    """Return when a part of a log was printed."""
     name, logs = await _find_log(call)
     try:
-        return await logs.find(name, call.values["text"], call.values["offset"], backwards=call.values["backwards"])
+        times = await logs.read_times(name, call.values["offset"], call.values["most"])
     except LookupError:
         raise _build_missing_error(name) from None
+    return LogTimes(name=name, times=tuple(times))
+
+
+@OPERATIONS.add(
+    "/jobs/{job}/lines",
+    text_parameter("task", "a task such as worker:0, or a role; all by default"),
+    text_parameter("stream", "one of them; both by default", "", *STREAMS),
+    number_parameter("session", "0: of each task the newest one", 0, least=0, most=MAX_SESSION),
+    Parameter("all_sessions", "instead of one session", ParameterKind.TRUTH, usual=False),
+    text_parameter("text", "only lines that contain it; ASCII case is ignored"),
+    text_parameter("since", "begin with the first line printed since then: 10m (ago), or an ISO 8601 time"),
+    text_parameter("before", "a position: lines before it"),
+    text_parameter("after", "a position: lines after it; `start`: the first lines"),
+    number_parameter("most", "maximum number of lines", 500, most=_MAX_LINES),
+)
+async def read_lines(call: OperationCall) -> LogLines:
+    """Return lines of a job's logs in the order of their times: the last ones, or those at a position."""
+    view, report = await call.find_job()
+    words = {name: call.values[name] for name in ("task", "stream", "text", "since", "before", "after")}
+    session = ALL_SESSIONS if call.values["all_sessions"] else str(call.values["session"] or "")
+    try:
+        query = LogQuery.parse({**words, "session": session}, report)
+    except ValueError as error:
+        raise ApiError(400, "bad-parameter", str(error)) from None
+    except UserError as error:
+        raise ApiError(404, "no-task", str(error), "The job's report lists its tasks.") from None
+    logs = view.job_logs()
+    missing = await logs.fetch_output(query.find_tasks(report))
+    found = await logs.read_lines(
+        await logs.list_names(),
+        query.selection,
+        text=query.text,
+        start=query.start,
+        backwards=query.is_backwards,
+        most=call.values["most"],
+    )
+    return LogLines(
+        lines=tuple(map(_build_line, found.lines)),
+        before=str(found.earlier or ""),
+        after=str(found.later or (found.lines[-1].end if found.lines else query.start or "")),
+        is_cut=found.is_cut,
+        over=found.later is None and report.state.ended,
+        missing=missing,
+    )
+
+
+def _build_line(line: MergedLine) -> LogLineFacts:
+    name = line.start.name
+    return LogLineFacts(
+        task=name.task,
+        session=name.session,
+        try_=name.try_,
+        stream=name.stream,
+        time=line.at,
+        line=line.data.removesuffix(b"\r").decode("utf-8", errors="replace"),
+        position=str(line.start),
+    )
 
 
 @OPERATIONS.add("/jobs/{job}/logs/{name}/download")

@@ -205,6 +205,58 @@ class LogList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogTimes:
+    """When a part of a log was printed.
+
+    Attributes:
+        times: offset of a byte, and its time in hundredths of a second since 1970. Bytes up to the next one have the
+            same time. The first is the last known one at or before the part, if there is one.
+    """
+
+    name: str
+    times: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLineFacts:
+    """A line of output, as printed by `tony logs --json`, with its position.
+
+    Attributes:
+        time: when it was printed, seconds since 1970; null if unknown.
+        line: text; invalid UTF-8 and what looks like a secret are replaced.
+        position: for `before` and `after`.
+    """
+
+    task: str
+    session: int
+    try_: int
+    stream: str
+    time: float | None
+    line: str
+    position: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLines:
+    """Lines of a job's logs, in the order of their times.
+
+    Attributes:
+        before: position for earlier lines; empty if these are the first ones.
+        after: position for later lines; empty if there is no output yet.
+        is_cut: only a part of the logs was searched: continue at `before`, or at `after` if that was given.
+        over: these are the last lines, and no more will follow.
+        missing: output on other machines that could not be fetched, and why; empty if none.
+    """
+
+    lines: tuple[LogLineFacts, ...]
+    before: str
+    after: str
+    is_cut: bool
+    over: bool
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogChunk:
     """A part of a log.
 

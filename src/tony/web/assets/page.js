@@ -14,7 +14,8 @@
       const now = new Date();
       const year = then.getFullYear() === now.getFullYear() ? "" : ` ${then.getFullYear()}`;
       const same = then.toDateString() === now.toDateString();
-      each.textContent = same ? clock.format(then) : `${day.format(then)}${year}, ${clock.format(then).slice(0, 5)}`;
+      if ("exact" in each.dataset) each.textContent = `${same ? "" : `${day.format(then)} `}${clock.format(then)}.${each.dateTime.slice(20, 22)}`;
+      else each.textContent = same ? clock.format(then) : `${day.format(then)}${year}, ${clock.format(then).slice(0, 5)}`;
       each.title = `${full.format(then)} (${each.dateTime})`;
     }
   }
@@ -107,7 +108,8 @@
   function live() {
     if (!document.body.hasAttribute("data-live")) return;
     if (document.querySelector("[data-part]")) {
-      poll(3, async () => { refresh(await text(location.href)); return document.body.hasAttribute("data-live"); });
+      const box = document.getElementById("follow");
+      poll(box ? 1.5 : 3, async () => { if (!box || box.checked) refresh(await text(location.href)); return document.body.hasAttribute("data-live"); });
     }
   }
 
@@ -124,35 +126,18 @@
     if (fresh) place.replaceChildren(...fresh.childNodes);
   }
 
-  // Follow a growing log.
+  // Follow the newest output, until the reader scrolls away from it.
   function follow() {
-    const log = document.querySelector("[data-more]");
     const box = document.getElementById("follow");
-    if (!log || !box) return;
+    if (!box) return;
     box.parentElement.hidden = false;
-    const end = document.getElementById("log-end");
-    const rest = document.createElement("span");
-    let at = log.dataset.at, style = "";
-    log.append(rest);
+    const down = () => scrollTo(0, document.documentElement.scrollHeight);
     const atBottom = () => innerHeight + scrollY > document.documentElement.scrollHeight - 120;
-    const down = () => { if (box.checked) scrollTo(0, document.documentElement.scrollHeight); };
+    let top = 0;
+    addEventListener("scroll", () => { if (scrollY !== top) box.checked = atBottom() || (box.checked && scrollY > top); top = scrollY; }, { passive: true });
+    box.addEventListener("change", () => { if (box.checked) down(); });
+    new MutationObserver(() => { if (box.checked) down(); }).observe(document.getElementById("log"), { childList: true });
     down();
-    addEventListener("scroll", () => { if (!atBottom() && box.checked && !down.own) box.checked = false; }, { passive: true });
-    // Append an update; return whether more may follow.
-    function append(more) {
-      if (more.html) rest.insertAdjacentHTML("beforebegin", more.html);
-      rest.innerHTML = more.rest;
-      if (more.at !== +at || more.rest) { down.own = true; down(); requestAnimationFrame(() => { down.own = false; }); }
-      at = more.at; style = more.style;
-      if (more.over) end.textContent = "End of log.";
-      return !more.over;
-    }
-    const request = () => text(`${log.dataset.more}&at=${at}${style ? `&style=${style}` : ""}`, "json");
-    poll(1, async () => {
-      let more = await request();
-      while (append(more) && more.behind && !document.hidden) more = await request();
-      return !more.over;
-    });
   }
 
   // Ask whether to do what a button does, in words of the page.

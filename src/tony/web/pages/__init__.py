@@ -4,7 +4,7 @@ jobs        all jobs, with search, filters and sorting; unused resources by user
 job         overview of one job: progress, failure, timeline, goodput
 job_tabs    its events, recommendations, configuration and files
 tasks       its tasks, and one task
-log         the output of a task
+logs        the output of all tasks
 metrics     metrics as charts and tables
 compare     up to eight jobs side by side
 charts      charts of metrics: their data and the newest values
@@ -16,12 +16,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.responses import Response
 
-from tony.web.pages import compare, job, job_tabs, jobs, log, metrics, tasks
+from tony.web.pages import compare, job, job_tabs, jobs, logs, metrics, tasks
 from tony.web.request import PageRequest
 
 Page = Callable[[PageRequest], Awaitable[Response]]
 
-_LOG = "/job/{job}/log/{task}/{stream}"
 #: Address -> page. A single-job server has only the pages of the job, without the prefix `/job/{job}`.
 PAGES: Sequence[tuple[str, Page]] = (
     ("/", jobs.render_jobs),
@@ -32,8 +31,7 @@ PAGES: Sequence[tuple[str, Page]] = (
     ("/job/{job}/timeline", job.render_timeline),
     ("/job/{job}/tasks", tasks.render_tasks),
     ("/job/{job}/task/{task}", tasks.render_task),
-    (_LOG, log.render_page),
-    (f"{_LOG}/more", log.serve_more),
+    ("/job/{job}/logs", logs.render_page),
     ("/job/{job}/metrics", metrics.render_page),
     ("/job/{job}/points", metrics.serve_points),
     ("/job/{job}/events", job_tabs.render_events),

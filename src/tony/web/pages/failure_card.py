@@ -10,7 +10,6 @@ from tony.core.sentences import names_host, names_signal
 from tony.jobs.root_cause import CitedLine, RootCause, describe_root_cause
 from tony.model.failure import Failure, FailureClass
 from tony.model.job_report import JobReport
-from tony.model.log_name import ERR, LogName
 from tony.model.states import JobState
 from tony.web import ansi_html
 from tony.web.request import PageRequest
@@ -84,10 +83,7 @@ def _render_tail(failure: Failure) -> tuple[Markup, ...]:
 
 
 def _find_log(page_request: PageRequest, report: JobReport, failure: Failure) -> str:
-    """Return the URL of the full log of the failed task's session; empty if there is none."""
+    """Return the URL of the output of the failed task in the failure's session; empty if there is none."""
     if failure.task is None:
         return ""
-    name = (failure.log or "").rpartition("/")[2]
-    known = LogName.parse(name)
-    stream = known.stream if known else ERR
-    return page_request.links.to_log(report.job, failure.task, stream, {"name": name})
+    return page_request.links.to_log(report.job, failure.task, session=failure.session)

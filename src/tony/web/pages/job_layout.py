@@ -24,6 +24,7 @@ _LINKS_TIMEOUT_SECONDS = 1.0
 PARTS = (
     ("", "Overview"),
     ("tasks", "Tasks"),
+    ("logs", "Logs"),
     ("metrics", "Metrics"),
     ("events", "Events"),
     ("advice", "Advice"),
