@@ -228,11 +228,11 @@ def test_logs_are_filtered_without_script(stage: Stage) -> None:
         page.get_by_role("link", name="Logs", exact=True).click()
         page.get_by_label("Task").select_option("worker:1")
         page.get_by_label("Stream").select_option("err")
-        page.get_by_label("Session").select_option("1")
+        page.get_by_label("Session").select_option("2")
         page.get_by_label("Text").fill("filenotfound")
         page.get_by_role("button", name="Apply").click()
         assert all(
-            f"{each}" in page.url for each in ("task=worker%3A1", "stream=err", "session=1", "text=filenotfound")
+            f"{each}" in page.url for each in ("task=worker%3A1", "stream=err", "session=2", "text=filenotfound")
         )
         expect(page.locator("#log .line")).to_have_count(1)
         page.locator("#log .line a").click()

@@ -23,7 +23,7 @@ from tony.linux.time_index import (
 )
 
 NOW = 178_000_000_000
-#: Bytes of a piece of output, and hundredths of a second before it: few, or so many that numbers need more bytes.
+#: Bytes of a piece of output, and hundredths of a second before it: few, or numbers that need more bytes.
 PIECES = st.tuples(st.integers(1, 300) | st.integers(1, 1 << 40), st.integers(-5, 300) | st.integers(0, 1 << 36))
 
 
@@ -55,7 +55,7 @@ def write_index(file: Path, pieces: Sequence[tuple[int, int]], closes_every: int
 
 
 def find_expected(noted: Sequence[tuple[int, int]], place: int) -> int:
-    """Return the latest time of the pieces up to the one that has a byte: a clock that is set back stands still."""
+    """Return the latest time of the pieces up to the one that has a byte: it does not decrease if a clock is set back."""
     return max(moment for offset, moment in noted if offset <= place)
 
 

@@ -25,7 +25,7 @@ _HEADER = struct.Struct("<QQ")
 #: Largest offset, and time (the end of the year 9999), of a valid index.
 _MAX_OFFSET = 1 << 62
 _MAX_MOMENT = 253_402_300_799 * PER_SECOND
-#: An index takes one block, and another one for each so many bytes of its file: at most a quarter of them.
+#: Bytes of a file for each further block of its index, which takes at most a quarter of them and one block.
 _FILE_BYTES_PER_BLOCK = 4 * BLOCK_BYTES
 #: Times returned at once; only a foreign index has more for the bytes that are read at once.
 _MAX_TIMES = 1 << 20

@@ -201,7 +201,7 @@ class LogSweep:
             heapq.heappush(self._queue, (self._build_key(log.moment, log.rank, log.offset), log))
 
     def _move_final_lines(self, found: list[MergedLine]) -> None:
-        """Move lines that no log can precede any more."""
+        """Move lines that no line yet to be read can precede."""
         while (
             self._candidates
             and len(found) < self.most

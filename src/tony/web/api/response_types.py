@@ -214,7 +214,7 @@ class LogTimes:
     """
 
     name: str
-    times: tuple[tuple[int, int], ...]
+    times: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

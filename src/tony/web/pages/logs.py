@@ -30,7 +30,7 @@ _STREAMS = {"out": "standard output", "err": "standard error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownLine:
+class RenderedLine:
     """A line of output.
 
     Attributes:
@@ -107,7 +107,7 @@ async def _read_lines(view: DirectoryJobView, names: Sequence[LogName], query: L
 
 def _render_lines(
     page_request: PageRequest, report: JobReport, query: LogQuery, found: MergedLines
-) -> Iterator[ShownLine]:
+) -> Iterator[RenderedLine]:
     """Yield the lines as HTML; a colour continues on the next line of the same log."""
     styles: dict[LogName, ansi_html.TextStyle] = {}
     words = {name: value for name, value in query.words.items() if name != "text"}
@@ -118,7 +118,7 @@ def _render_lines(
         )
         styles[name] = ansi_html.PLAIN if query.text else style
         href = page_request.links.to_job(report.job, "logs", {**words, "at": str(line.start)}) if query.text else ""
-        yield ShownLine(html=html, at=line.at, name=name, href=href, is_hit=_is_hit(query, line))
+        yield RenderedLine(html=html, at=line.at, name=name, href=href, is_hit=_is_hit(query, line))
 
 
 def _is_hit(query: LogQuery, line: MergedLine) -> bool:
