@@ -1,8 +1,8 @@
 """Lines of several logs in the order of their times, from any position on in either direction, perhaps with a text.
 
-A sweep goes through all logs at once: the next chunk is always read of the log that is least far. A line is final once
-every log was read beyond its time, so a page of a thousand large logs costs a small chunk of each. What is read for
-one page is bounded; the result says where to continue.
+A sweep goes through all logs at once: the next chunk is always read of the log that is least far, so a page of a
+thousand large logs costs a small chunk of each that printed then. What is read for one page is bounded; the result says
+where to continue.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tony.jobs.directory.log_search import SearchText
-from tony.jobs.directory.open_log import LOG_PIECE, OpenLog
+from tony.jobs.directory.open_log import OpenLog
 from tony.linux.time_index import PER_SECOND
 from tony.model.log_name import OUT, LogName
 
@@ -22,8 +22,10 @@ from tony.model.log_name import OUT, LogName
 MAX_READ_BYTES = 16 << 20
 #: Bytes that are read of a log at first, and of all logs together; of a log that has many of the lines, more each time.
 _LEAST_CHUNK = 4 << 10
+_FIRST_CHUNK = 64 << 10
 _FIRST_CHUNKS = 4 << 20
 _LARGEST_CHUNK = 256 << 10
+_SEARCH_CHUNK = 512 << 10
 #: A longer line is returned in pieces.
 _MAX_LINE_BYTES = 64 << 10
 _MAX_NUMBER_DIGITS = 19
@@ -32,6 +34,8 @@ _NO_NAME = LogName("", -1, 0, 0, OUT)
 
 OpenByName = Callable[[LogName], AbstractContextManager[OpenLog]]
 _Key = tuple[int, int, int]
+#: Key, log, and of a line its bytes and the offset after it; None: the place up to which the log was read.
+_Item = tuple[_Key, "_Log", tuple[bytes, int] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +122,8 @@ class _Log:
     offset: int = 0
     moment: int = 0
 
-    @property
-    def position(self) -> LogPosition:
-        return LogPosition(moment=self.moment, name=self.name, offset=self.offset)
+    def build_position(self, moment: int, offset: int) -> LogPosition:
+        return LogPosition(moment=moment, name=self.name, offset=offset)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,36 +145,55 @@ class LogSweep:
     backwards: bool
     text: SearchText | None = None
     left_bytes: int = MAX_READ_BYTES
-    _queue: list[tuple[_Key, _Log]] = field(default_factory=list)
-    _candidates: list[tuple[_Key, MergedLine]] = field(default_factory=list)
 
     def read(self, start: LogPosition | None) -> MergedLines:
         """Return the next lines from a position on; from the beginning (or the end, if backwards) without one."""
-        chunk = min(_LARGEST_CHUNK, max(_LEAST_CHUNK, _FIRST_CHUNKS // max(1, len(self.names))))
-        for rank, name in enumerate(sorted(self.names, key=lambda name: name.order)):
-            log = _Log(name, rank, LOG_PIECE if self.text else chunk)
-            with self._open(log) as opened:
-                if opened is not None:
-                    log.offset = self._find_start(opened, name, start)
-                    self._put_back(log, opened)
+        chunk = min(_FIRST_CHUNK, max(_LEAST_CHUNK, _FIRST_CHUNKS // max(1, len(self.names))))
+        logs = [
+            _Log(name, rank, _SEARCH_CHUNK if self.text else chunk)
+            for rank, name in enumerate(sorted(self.names, key=lambda name: name.order))
+        ]
         found: list[MergedLine] = []
-        while True:
-            self._move_final_lines(found)
-            if len(found) >= self.most or not self._queue or self.left_bytes <= 0:
-                break
-            self._read_chunk(heapq.heappop(self._queue)[1])
-        is_cut = len(found) < self.most and bool(self._queue)
-        return self._build_result(found, start, is_cut=is_cut)
-
-    def _build_result(self, found: list[MergedLine], start: LogPosition | None, *, is_cut: bool) -> MergedLines:
         beyond: LogPosition | None = None
-        if is_cut:
-            beyond = self._queue[0][1].position
-        elif found and (self._queue or self._candidates):
-            beyond = found[-1].start if self.backwards else found[-1].end
+        for (moment, _, offset), log, span in heapq.merge(
+            *(self._iterate_log(log, start) for log in logs), key=_get_key
+        ):
+            position = log.build_position(abs(moment), abs(offset))
+            if len(found) == self.most:
+                beyond = found[-1].start if self.backwards else found[-1].end
+                break
+            if span is not None:
+                data, end = span
+                found.append(MergedLine(data=data, start=position, end=log.build_position(abs(moment), end)))
+            elif self.left_bytes <= 0:
+                beyond = position
+                break
+        is_cut = beyond is not None and len(found) < self.most
         if self.backwards:
             return MergedLines(lines=tuple(reversed(found)), earlier=beyond, later=start, is_cut=is_cut)
         return MergedLines(lines=tuple(found), earlier=start, later=beyond, is_cut=is_cut)
+
+    def _iterate_log(self, log: _Log, start: LogPosition | None) -> Iterator[_Item]:
+        """Yield the lines of a log in the direction of the sweep, and before each chunk is read where it begins."""
+        with self._open(log) as opened:
+            if opened is None:
+                return
+            log.offset = self._find_start(opened, log.name, start)
+            has_more = self._find_moment(log, opened)
+        while has_more:
+            yield self._build_key(log.moment, log.rank, log.offset), log, None
+            with self._open(log) as opened:
+                if opened is None:
+                    return
+                block, begin, times = self._read_chunk(log, opened)
+                has_more = bool(block) and self._find_moment(log, opened)
+            offsets = [offset for offset, _ in times]
+            spans = [*(_list_lines(block) if self.text is None else self.text.find_lines(block))]
+            for first, last in reversed(spans) if self.backwards else spans:
+                known = bisect_right(offsets, begin + first)
+                moment = times[known - 1][1] if known else 0
+                key = self._build_key(moment, log.rank, begin + first)
+                yield key, log, (block[first:last], begin + last + 1)
 
     def _open(self, log: _Log) -> AbstractContextManager[OpenLog | None]:
         return _OpenOrNone(self.open_log, log.name)
@@ -192,45 +214,32 @@ class LogSweep:
             return start.offset
         return opened.find_time(start.moment + (name.order <= start.name.order))
 
-    def _put_back(self, log: _Log, opened: OpenLog) -> None:
-        """Queue a log for its next chunk, if it has one."""
-        if log.offset > 0 if self.backwards else log.offset < opened.size:
-            place = log.offset - self.backwards
-            times = opened.read_times(place, place + 1)
-            log.moment = times[0][1] if times and times[0][0] <= place else 0
-            heapq.heappush(self._queue, (self._build_key(log.moment, log.rank, log.offset), log))
+    def _find_moment(self, log: _Log, opened: OpenLog) -> bool:
+        """Note the time of the next line of a log; return False if there is none."""
+        if not (log.offset > 0 if self.backwards else log.offset < opened.size):
+            return False
+        place = log.offset - self.backwards
+        times = opened.read_times(place, place + 1)
+        log.moment = times[0][1] if times and times[0][0] <= place else 0
+        return True
 
-    def _move_final_lines(self, found: list[MergedLine]) -> None:
-        """Move lines that no line yet to be read can precede."""
-        while (
-            self._candidates
-            and len(found) < self.most
-            and (not self._queue or self._candidates[0][0] < self._queue[0][0])
-        ):
-            found.append(heapq.heappop(self._candidates)[1])
-
-    def _read_chunk(self, log: _Log) -> None:
-        with self._open(log) as opened:
-            if opened is None:
-                return
-            while True:
-                begin = max(0, log.offset - log.chunk) if self.backwards else log.offset
-                end = log.offset if self.backwards else min(opened.size, log.offset + log.chunk)
-                data = opened.read_masked(begin, end - begin)
-                self.left_bytes -= len(data)
-                start, stop = self._find_whole_lines(data, begin, opened.size)
-                if start < stop or log.chunk >= _MAX_LINE_BYTES:
-                    break
-                log.chunk *= 2
-            if start >= stop:  # a piece of a very long line
-                start, stop = 0, len(data)
-            if not data:  # the file was shortened
-                return
-            times = opened.read_times(begin + start, begin + stop)
-            self._collect_lines(log, data[start:stop], begin + start, times)
-            log.offset = begin + (start if self.backwards else stop)
-            log.chunk = max(log.chunk, min(_LARGEST_CHUNK, 2 * log.chunk))
-            self._put_back(log, opened)
+    def _read_chunk(self, log: _Log, opened: OpenLog) -> tuple[bytes, int, list[tuple[int, int]]]:
+        """Return the next whole lines of a log, where they begin, and their times; moves the log's offset."""
+        while True:
+            begin = max(0, log.offset - log.chunk) if self.backwards else log.offset
+            end = log.offset if self.backwards else min(opened.size, log.offset + log.chunk)
+            data = opened.read_masked(begin, end - begin)
+            self.left_bytes -= len(data)
+            start, stop = self._find_whole_lines(data, begin, opened.size)
+            if start < stop or log.chunk >= _MAX_LINE_BYTES:
+                break
+            log.chunk *= 2
+        if start >= stop:  # a piece of a very long line; or nothing, because the file was shortened
+            start, stop = 0, len(data)
+        times = opened.read_times(begin + start, begin + stop)
+        log.offset = begin + (start if self.backwards else stop)
+        log.chunk = max(log.chunk, min(_LARGEST_CHUNK, 2 * log.chunk))
+        return data[start:stop], begin + start, times
 
     def _find_whole_lines(self, data: bytes, begin: int, size: int) -> tuple[int, int]:
         """Return where the whole lines of a chunk begin and end; an empty range if there are none."""
@@ -238,18 +247,9 @@ class LogSweep:
             return (0 if begin == 0 else data.find(b"\n", 0, len(data) - 1) + 1 or len(data)), len(data)
         return 0, len(data) if begin + len(data) >= size else data.rfind(b"\n") + 1
 
-    def _collect_lines(self, log: _Log, block: bytes, begin: int, times: Sequence[tuple[int, int]]) -> None:
-        offsets = [offset for offset, _ in times]
-        spans = _list_lines(block) if self.text is None else self.text.find_lines(block)
-        for start, end in spans:
-            known = bisect_right(offsets, begin + start)
-            moment = times[known - 1][1] if known else 0
-            line = MergedLine(
-                data=block[start:end],
-                start=LogPosition(moment=moment, name=log.name, offset=begin + start),
-                end=LogPosition(moment=moment, name=log.name, offset=begin + end + 1),
-            )
-            heapq.heappush(self._candidates, (self._build_key(moment, log.rank, begin + start), line))
+
+def _get_key(item: _Item) -> _Key:
+    return item[0]
 
 
 class _OpenOrNone(AbstractContextManager[OpenLog | None]):
