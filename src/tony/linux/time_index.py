@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 #: Hundredths of a second since 1970: times are kept as exactly as that.
@@ -99,8 +99,9 @@ class TimeIndexWriter:
         self._size = os.fstat(self._descriptor).st_size
         start = (self._size - 1) // BLOCK_BYTES * BLOCK_BYTES if self._size else 0
         self._size = start  # a block that is not valid is written again
-        for offset, moment, used in _read_block(self._descriptor, start):
-            self._offset, self._moment, self._size = offset, moment, start + used
+        known, used = _read_block(self._descriptor, start)
+        if known:
+            (self._offset, self._moment), self._size = known[-1], start + used
 
     def _write(self, offset: int, moment: int) -> None:
         if offset <= self._offset or moment <= self._moment:  # of an index that is continued
@@ -132,16 +133,11 @@ def read_times(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     block = max(0, _find_block(descriptor, 0, start))
     while len(found) < _MAX_TIMES:
-        is_empty = True
-        for offset, moment, _ in _read_block(descriptor, block * BLOCK_BYTES):
-            is_empty = False
-            if offset >= end:
-                return found
-            if offset <= start:
-                found = [(offset, moment)]
-            else:
-                found.append((offset, moment))
-        if is_empty:
+        known, _ = _read_block(descriptor, block * BLOCK_BYTES)
+        if not known or known[0][0] >= end:
+            break
+        found += known[max(0, bisect_right(known, (start, _MAX_MOMENT)) - 1) : bisect_left(known, (end, 0))]
+        if known[-1][0] >= end:
             break
         block += 1
     return found
@@ -155,9 +151,10 @@ def find_offset(descriptor: int, moment: int) -> int | None:
     """
     block = max(0, _find_block(descriptor, 1, moment - 1))
     for number in (block, block + 1):
-        for offset, at, _ in _read_block(descriptor, number * BLOCK_BYTES):
-            if at >= moment:
-                return offset
+        known, _ = _read_block(descriptor, number * BLOCK_BYTES)
+        at = bisect_left(known, moment, key=lambda each: each[1])
+        if at < len(known):
+            return known[at][0]
     return None
 
 
@@ -174,21 +171,30 @@ def _find_block(descriptor: int, field: int, value: int) -> int:
     return low - 1
 
 
-def _read_block(descriptor: int, start: int) -> Iterator[tuple[int, int, int]]:
-    """Yield offset and time of the known bytes of a block, and how many bytes of the block were used for it so far."""
+def _read_block(descriptor: int, start: int) -> tuple[list[tuple[int, int]], int]:
+    """Return offset and time of the known bytes of a block, and how many bytes of the block were used for them."""
     data = os.pread(descriptor, BLOCK_BYTES, start)
-    if len(data) < _HEADER.size:
-        return
-    offset, moment = _HEADER.unpack_from(data)
+    known: list[tuple[int, int]] = []
     used = _HEADER.size
+    if len(data) < used:
+        return known, used
+    offset, moment = _HEADER.unpack_from(data)
+    data += bytes(2)  # the end of a block that is not full, or was cut off
+    at = used
     while offset <= _MAX_OFFSET and 0 < moment <= _MAX_MOMENT:
-        yield offset, moment, used
-        further, used = _decode(data, used)
-        later, used = _decode(data, used)
-        if not further or not later:
-            return
+        known.append((offset, moment))
+        used = at
+        further, later = data[at], data[at + 1] if at + 1 < len(data) else 0
+        if further < 0x80 > later:  # as almost always
+            at += 2
+        else:
+            further, at = _decode(data, at)
+            later, at = _decode(data, at)
+        if not further or not later or at > len(data) - 2:
+            break
         offset += further
         moment += later
+    return known, used
 
 
 def _encode(number: int) -> bytes:
