@@ -114,7 +114,8 @@ def pid_of(report: Mapping[str, Any], task: str) -> int:
 
 def print_result(whole: Run, disturbed: Run, survived: int, programs: int) -> int:
     status = disturbed.report()
-    resumed = [line for line in ask("logs", disturbed.job, "chief:0").splitlines() if "continues from step" in line]
+    output = ask("logs", disturbed.job, "chief:0", "--all-sessions")
+    resumed = [line for line in output.splitlines() if "continues from step" in line]
     story = [line for line in ask("events", disturbed.job).splitlines() if any(word in line for word in TOLD)]
     print(f"""
                  sessions  attempts of the master  held-out accuracy

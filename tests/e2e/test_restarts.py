@@ -48,3 +48,15 @@ def test_a_restart_has_a_grace_of_its_own(lab: Lab) -> None:
         lab.wait_output(job, f"worker:{index}", "here")
     go.touch()
     assert lab.wait(job, "succeeded", "failed")["session"] == 2
+    _check_times(lab, job)
+
+
+def _check_times(lab: Lab, job: str) -> None:
+    """Of both sessions all lines are in order; the newest one is shown by default, and is what came since it began."""
+    whole = lab.tony("logs", job, "--all-sessions", "--timestamps", "--grep", "^h.re$").stdout.splitlines()
+    assert len(whole) == 4
+    assert whole == sorted(whole)
+    newest = lab.tony("logs", job, "--timestamps").stdout.splitlines()
+    assert newest == whole[2:]
+    stamp = newest[0].partition(" worker:")[0]
+    assert lab.tony("logs", job, "--all-sessions", "--timestamps", "--since", stamp).stdout.splitlines() == newest

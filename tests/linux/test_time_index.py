@@ -55,7 +55,7 @@ def write_index(file: Path, pieces: Sequence[tuple[int, int]], closes_every: int
 
 
 def find_expected(noted: Sequence[tuple[int, int]], place: int) -> int:
-    """Return the latest time of the pieces up to the one that has a byte: it does not decrease if a clock is set back."""
+    """Return the latest time of the pieces up to the one that has a byte: it never decreases."""
     return max(moment for offset, moment in noted if offset <= place)
 
 

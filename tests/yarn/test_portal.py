@@ -135,6 +135,7 @@ def test_its_output_is_read_there(trained: Trained) -> None:
 def test_output_of_a_running_job_is_read(trained: Trained) -> None:
     """By its own user: no client had followed it, so its AM was asked. Other users are told where it is shown."""
     assert f"line {LINES - 1:06d} of what" in trained.running[2]
+    assert "<time data-exact" in trained.running[2]
     assert "the job is running: its output is shown by its own pages" in trained.running[3]
 
 
