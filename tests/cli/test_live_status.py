@@ -12,7 +12,7 @@ from tests.jobs.fake_am import recorded, standing, succeeded
 from tests.support.screen import Screen
 from tony.cli.live_status import LiveView
 from tony.cli.text.status_text import format_live_table
-from tony.jobs.log_reader import LogLine
+from tony.jobs.log_lines import LogLine
 from tony.model.job_report import JobReport
 from tony.model.log_name import LogName
 from tony.model.state_directory import Home

@@ -10,7 +10,7 @@ from tests.cli.screen import Terminal
 from tests.jobs.fake_am import recorded, standing
 from tony.cli import plain_status
 from tony.cli.plain_status import PlainView
-from tony.jobs.log_reader import LogLine
+from tony.jobs.log_lines import LogLine
 from tony.model.log_name import LogName
 from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState

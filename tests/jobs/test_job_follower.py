@@ -20,7 +20,7 @@ from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow
 from tony.jobs.log_files import Selection
-from tony.jobs.log_reader import LogLine
+from tony.jobs.log_lines import LogLine
 from tony.jobs.status import job_status, remote_job_sync
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder

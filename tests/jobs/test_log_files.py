@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.jobs.fake_am import recorded, write_log
 from tony import clock
 from tony.jobs.log_files import Selection, find_log_files
-from tony.jobs.log_reader import MAX_LINE_BYTES, LogLine, LogReader, open_readers
+from tony.jobs.log_lines import MAX_LINE_BYTES, LogLine
+from tony.jobs.log_reader import LogReader, open_readers
 from tony.jobs.log_tail import PARTIAL_LINE_SECONDS, LiveReader, LogTail
 from tony.model.log_name import LogName
 from tony.model.state_directory import Home, JobFolder

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tony.executor.output.log_file import BoundedLogFile
 from tony.jobs.log_files import Selection, find_log_files
-from tony.jobs.log_reader import LogLine, LogReader, limit_chunks, merge_lines, open_readers
+from tony.jobs.log_lines import LogLine, merge_lines
+from tony.jobs.log_reader import LogReader, limit_chunks, open_readers
 from tony.linux.time_index import build_index_path
 from tony.model.log_name import LogName
 

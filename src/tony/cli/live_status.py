@@ -20,7 +20,7 @@ from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import format_live_table
 from tony.control_characters import escape
 from tony.errors import InfraError
-from tony.jobs.log_reader import LogLine
+from tony.jobs.log_lines import LogLine
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 

@@ -10,7 +10,7 @@ from tony import clock
 from tony.cli.terminal.output import say
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
-from tony.jobs.log_reader import LogLine
+from tony.jobs.log_lines import LogLine
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 

@@ -6,7 +6,7 @@
 show, too; `portal_client/` through a portal.
 
 Status: `status/`, which queries the running AM (`am_client`). Requests: `actions`. Ports of tasks: `tunnel_client`.
-Following: `job_follower`, `job_output`. Output: `log_files`, `log_reader`, `log_tail`. Reports: `job_metrics`,
-`comparison`, `otlp_export`.
+Following: `job_follower`, `job_output`. Output: `log_files`, `log_lines`, `log_reader`, `log_tail`.
+Reports: `job_metrics`, `comparison`, `otlp_export`.
 Other machines: `remote/`. The end: `failure_text` describes it.
 """

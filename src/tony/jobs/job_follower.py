@@ -23,7 +23,7 @@ from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
 from tony.jobs.job_output import BATCH_SECONDS
 from tony.jobs.log_files import Selection
-from tony.jobs.log_reader import LogLine, group_lines
+from tony.jobs.log_lines import LogLine, group_lines
 from tony.jobs.log_tail import LogTail
 from tony.jobs.remote.log_fetcher import LogFetcher, fetch_current_output, fetch_logs
 from tony.jobs.status import job_status, remote_job_sync

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 from tony.history.job_record import record_of
 from tony.jobs.log_files import Selection
-from tony.jobs.log_reader import LogLine, group_lines
+from tony.jobs.log_lines import LogLine, group_lines
 from tony.jobs.log_tail import LogTail
 from tony.jobs.remote.log_fetcher import fetch_current_output, fetch_logs, find_remote_submitter
 from tony.jobs.status import job_status

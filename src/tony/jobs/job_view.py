@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from tony.jobs.failure_text import build_error
 from tony.jobs.log_files import Selection, select_named_tasks
-from tony.jobs.log_reader import LogLine
+from tony.jobs.log_lines import LogLine
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.log_name import STREAMS

@@ -10,7 +10,8 @@ from typing import Self
 
 from tony import clock
 from tony.jobs.log_files import Selection, find_log_files, find_newest_sessions
-from tony.jobs.log_reader import LogLine, LogReader, limit_chunks, merge_lines, open_readers
+from tony.jobs.log_lines import LogLine, merge_lines
+from tony.jobs.log_reader import LogReader, limit_chunks, open_readers
 from tony.linux.inotify import ChangeWatch
 from tony.model.log_name import LogName
 

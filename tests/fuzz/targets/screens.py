@@ -20,7 +20,8 @@ from tony.control_characters import escape
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.program.printed_values import Exports
 from tony.jobs.log_files import Selection, find_log_files
-from tony.jobs.log_reader import MAX_LINE_BYTES, LogReader, open_readers
+from tony.jobs.log_lines import MAX_LINE_BYTES
+from tony.jobs.log_reader import LogReader, open_readers
 from tony.jobs.log_tail import LiveReader, LogTail
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport

@@ -19,7 +19,8 @@ from tony.errors import UserError
 from tony.history.job_record import read_summary, record_of
 from tony.jobs.failure_text import format_outcome, format_report
 from tony.jobs.log_files import Selection, find_log_files, select_named_tasks
-from tony.jobs.log_reader import LogLine, group_lines, limit_chunks, merge_lines, open_readers
+from tony.jobs.log_lines import LogLine, group_lines, merge_lines
+from tony.jobs.log_reader import limit_chunks, open_readers
 from tony.model.job_report import JobReport
 from tony.model.log_name import ERR, OUT, STREAMS
 from tony.model.state_directory import JobFolder

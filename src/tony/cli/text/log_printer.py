@@ -14,7 +14,7 @@ import click
 
 from tony.cli.terminal.output import has_colours
 from tony.cli.terminal.terminal_text import drop_colours, escape_line, is_terminal
-from tony.jobs.log_reader import LogLine
+from tony.jobs.log_lines import LogLine
 
 _TIMESTAMP_CHARACTERS = len("2026-01-31 18:00:00.25")
 _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")

@@ -33,7 +33,7 @@ from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.job_view import JobView
 from tony.jobs.log_files import Selection
-from tony.jobs.log_reader import LogLine
+from tony.jobs.log_lines import LogLine
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.jobs.status import job_status, remote_job_sync
 from tony.linux.inotify import ChangeWatch

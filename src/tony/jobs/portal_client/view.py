@@ -12,7 +12,7 @@ from tony.errors import ConnectionFailedError, InfraError
 from tony.jobs.actions import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
 from tony.jobs.job_view import JobView
 from tony.jobs.log_files import Selection, select_named_tasks
-from tony.jobs.log_reader import MAX_LINE_BYTES, LineSplitter, LogLine, group_lines, merge_lines
+from tony.jobs.log_lines import MAX_LINE_BYTES, LineSplitter, LogLine, group_lines, merge_lines
 from tony.jobs.portal_client.client import PortalClient
 from tony.linux.thread_pools import to_thread
 from tony.linux.time_index import PER_SECOND

@@ -11,6 +11,7 @@ from tony.jobs.directory.merged_logs import MergedLine
 from tony.jobs.directory.open_log import LOG_PIECE
 from tony.jobs.directory.task_logs import LogBytes, TaskLogs
 from tony.model.log_name import STREAMS, LogName
+from tony.web.api.log_response_types import LogChunk, LogLineFacts, LogLines, LogList, LogTimes
 from tony.web.api.operation import (
     BYTES,
     ApiError,
@@ -22,7 +23,6 @@ from tony.web.api.operation import (
     number_parameter,
     text_parameter,
 )
-from tony.web.api.response_types import LogChunk, LogLineFacts, LogLines, LogList, LogTimes
 from tony.web.log_query import ALL_SESSIONS, MAX_SESSION, LogQuery
 
 OPERATIONS = Operations()
