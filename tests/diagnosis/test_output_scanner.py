@@ -80,6 +80,19 @@ def test_a_line_about_progress_is_no_error(text: str) -> None:
     assert select_evidence([scan((99.0, f"{text}\n"))], 100.0, has_exited=True) == ()
 
 
+def test_the_innermost_frame_of_the_users_code_is_kept() -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "/w/train.py", line 9, in <module>\n    run()\n'
+        '  File "/w/data.py", line 5, in load\n    json.loads(text)\n'
+        '  File "/usr/lib/python3.11/json/decoder.py", line 337, in decode\n    raise error\n'
+        "json.decoder.JSONDecodeError: Expecting value\n"
+    )
+    (line,) = select_evidence([scan((1.0, text))], 2.0)
+    assert line.code_place == "data.py:5 in load"
+    (line,) = select_evidence([scan((1.0, f"{TRACEBACK}ValueError: x\n"))], 2.0)
+    assert line.code_place == "t.py:3"
+
+
 def test_an_exception_of_any_name_ends_a_traceback() -> None:
     assert find_decisive(scan((1.0, f"{TRACEBACK}queue.Empty\n"))) == "queue.Empty"
 

@@ -463,7 +463,13 @@ def _limit_status(status: ExitStatus) -> ExitStatus:
         message=status.message[:_MAX_SENTENCE],
         tail=tuple(line[:_MAX_SENTENCE] for line in status.tail[-_MAX_LINES:]),
         evidence=tuple(
-            replace(line, stream=line.stream[:_MAX_NAME], text=line.text[:_MAX_SENTENCE], rule=line.rule[:_MAX_NAME])
+            replace(
+                line,
+                stream=line.stream[:_MAX_NAME],
+                text=line.text[:_MAX_SENTENCE],
+                rule=line.rule[:_MAX_NAME],
+                code_place=line.code_place[:_MAX_NAME],
+            )
             for line in status.evidence[:MAX_EVIDENCE_LINES]
         ),
     )

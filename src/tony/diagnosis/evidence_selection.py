@@ -112,4 +112,11 @@ def _find_last_incident(lines: Sequence[RuleMatch], line_counts: dict[str, int])
 
 def _build_evidence(line: RuleMatch, ended_at: float) -> EvidenceLine:
     ago = round(max(0.0, ended_at - line.at), 3)
-    return EvidenceLine(stream=line.stream, number=line.number, text=line.text, ago=ago, rule=line.rule.name)
+    return EvidenceLine(
+        stream=line.stream,
+        number=line.number,
+        text=line.text,
+        ago=ago,
+        rule=line.rule.name,
+        code_place=line.code_place,
+    )

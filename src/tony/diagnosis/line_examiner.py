@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
+from posixpath import basename
 
+from tony.diagnosis.library_files import is_library_file
 from tony.diagnosis.line_rules import LineRules, find_rule
 from tony.diagnosis.rule_match import RuleMatch
 
@@ -28,6 +30,8 @@ _EXCEPTION = re.compile(
 )
 #: Lines without an exception after which a traceback is taken for cut off.
 _MAX_OTHER_LINES = 20
+#: A frame of a traceback.
+_FRAME = re.compile(rb'File "([^"]+)", line (\d{1,9})(?:, in (\S+))?')
 #: Terminal sequences for colours and styles.
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 #: Ranks in front of a line: those of tony, and those of PyTorch.
@@ -52,6 +56,7 @@ class LineExaminer:
         self._stream = stream
         self._is_chained = self._is_handling = self._is_logged = False
         self._before = self._source = b""
+        self._code_place = ""
         self._other_lines = 0
         self._first: list[RuleMatch] = []
         self._last: deque[RuleMatch] = deque(maxlen=_LAST_LINES)
@@ -76,7 +81,7 @@ class LineExaminer:
         bare = line[_LABELS.match(line).end() :]  # type: ignore[union-attr] # it matches anything
         bare = _GROUP.sub(b"", bare)
         if _TRACEBACK in bare:
-            self.in_traceback, self._other_lines = True, 0
+            self.in_traceback, self._other_lines, self._code_place = True, 0, ""
             self._is_logged = not self._is_chained and _CAUGHT.search(self._before) is not None
         elif bare.startswith(_CHAINED):
             self._is_chained, self._is_handling = True, bare.startswith(_RAISED_WHILE_HANDLING)
@@ -92,8 +97,12 @@ class LineExaminer:
             self._keep(line, bare, number, now, is_exception=False)
 
     def _note_source(self, bare: bytes) -> None:
-        """Remember the source line of the innermost frame."""
+        """Remember the source line of the innermost frame, and the place of the innermost one of the user's code."""
         text = bare.strip()
+        frame = _FRAME.match(text)
+        if frame and not is_library_file(path := frame[1].decode(errors="replace")):
+            function = f" in {frame[3].decode(errors='replace')}" if frame[3] and frame[3] != b"<module>" else ""
+            self._code_place = f"{basename(path)}:{int(frame[2])}{function}"
         if text and not text.startswith((b"File ", b"^", b"~", b"+", b"|")):
             self._source = text
 
@@ -118,6 +127,7 @@ class LineExaminer:
             follows=follows,
             was_caught=is_exception and self._is_logged,
             is_exception=is_exception,
+            code_place=self._code_place if is_exception else "",
         )
         if len(self._first) < _FIRST_LINES:
             self._first.append(found)

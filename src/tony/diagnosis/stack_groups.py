@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import basename
 
+from tony.diagnosis.library_files import is_library_file
 from tony.model.ids import TaskId
 
 #: `Thread 4711 (idle): "MainThread"`, `Thread 0x00007f12 (most recent call first):`, `Current thread 0x…`.
@@ -20,8 +21,6 @@ _FAULT_FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d{1,9}) in (?
 #: Characters of a line of a dump from which it is no frame, and of a name in a sentence: dumps come from executors.
 _MAX_LINE_CHARACTERS = 500
 _MAX_NAME_CHARACTERS = 100
-#: Files that do not belong to the user.
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d|/lib/pypy|^<frozen |(?:^|/)sitecustomize\.py$")
 #: Functions that only call another one.
 _WRAPPERS = re.compile(
     r"wrap|decorate_context|error_handler|^_?inner$|_call_impl$|^__(?:call|enter|exit)__$|^<lambda>$"
@@ -66,7 +65,7 @@ class StackFrame:
     @property
     def is_user_code(self) -> bool:
         """Return True if the file is neither of a library nor of Python."""
-        return not _LIBRARY.search(self.file)
+        return not is_library_file(self.file)
 
     @property
     def is_collective(self) -> bool:

@@ -86,7 +86,11 @@ def format_advice(root_cause: RootCause) -> list[str]:
 
 def format_evidence(root_cause: RootCause) -> list[str]:
     """Return the lines that prove a root cause, each with its place, below a heading; nothing if there are none."""
-    lines = [f"    {line.place}: {line.text}" for line in root_cause.evidence]
+    lines: list[str] = []
+    for line in root_cause.evidence:
+        lines.append(f"    {line.place}: {line.text}")
+        if line.code_place:
+            lines.append(f"      at {line.code_place}")
     return ["  Cause:", *lines] if lines else []
 
 

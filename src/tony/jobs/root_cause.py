@@ -30,6 +30,7 @@ class CitedLine:
         file: of the job's logs; `kernel` for what the kernel counted or logged.
         line: number of the line in the stream, from 1; 0 for lines that are not output.
         rule: the rule that it met.
+        code_place: `train.py:5 in load`, the user's code that raised the exception; may be empty.
     """
 
     task: TaskId
@@ -37,6 +38,7 @@ class CitedLine:
     line: int
     text: str
     rule: str
+    code_place: str = ""
 
     @property
     def place(self) -> str:
@@ -106,4 +108,4 @@ def describe_root_cause(failure: Failure) -> RootCause:
 def _build_line(task: TaskId, log: str | None, line: EvidenceLine) -> CitedLine:
     is_in_file = log and line.stream != KERNEL
     file = f"{PurePosixPath(log or '').stem}.{line.stream}" if is_in_file else line.stream
-    return CitedLine(task=task, file=file, line=line.number, text=line.text, rule=line.rule)
+    return CitedLine(task=task, file=file, line=line.number, text=line.text, rule=line.rule, code_place=line.code_place)

@@ -44,6 +44,7 @@ class EvidenceLine:
         number: of the line in the stream, from 1; 0 for lines that are not output.
         ago: seconds from the line to the program's exit.
         rule: name of the rule that it met; empty for a frame.
+        code_place: `train.py:5 in load`, the user's code that raised the exception; empty if it is not known.
     """
 
     stream: str
@@ -51,6 +52,7 @@ class EvidenceLine:
     text: str
     ago: float
     rule: str
+    code_place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
