@@ -69,6 +69,15 @@ def test_a_longer_limit_for_the_job(kind: DeadlineKind, timeouts: Timeouts, patc
 
 
 @pytest.mark.parametrize(
+    "reason", ["command not found: train.py (not on PATH)", "not executable: ./train.py (chmod +x)"]
+)
+def test_the_interpreter_of_a_script(reason: str) -> None:
+    found = diagnose(workers(1, source="."), reason=ExitReason.LAUNCH_FAILED, code=None, message=reason)
+    assert mentions(found.advice, "python")
+    assert "train.py" in found.advice
+
+
+@pytest.mark.parametrize(
     ("rule", "text"),
     [
         ("script-missing", NO_SCRIPT),

@@ -26,6 +26,9 @@ _TIME_LIMITS: Mapping[FailureCause, str] = {
 #: A path in a message that does not begin at the root, of something like a script.
 _RELATIVE_PATH = re.compile(r"(?:^|[\s'\"])(?:\.{1,2}/[\w./-]+|(?:[\w-]+/)*[\w-]+\.(?:py|sh))(?![\w/])")
 _QUOTED = re.compile(r"'([^']+)'")
+#: A script without its interpreter in front, as `spawn` reports it.
+_NOT_STARTED = re.compile(r"(command not found|not executable): (\S+\.(py|sh)) \(")
+_INTERPRETERS = {"py": "python", "sh": "bash"}
 #: A variable that tony sets for PyTorch, and that is missing.
 _RANK_MISSING = re.compile(r"KeyError: '(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'")
 
@@ -72,6 +75,9 @@ def _change_settings(state: State, failure: Failure, found: Diagnosis) -> Diagno
     if spec.source is None and _is_script_missing(spec, failure, line):
         advice = "source is not set, so the work folder of the task is empty: set it to the folder with the script"
         return replace(found, advice=advice, patch=('source = "."',))
+    script = _NOT_STARTED.search(failure.reason) if failure.cause is FailureCause.LAUNCH else None
+    if script:
+        return replace(found, advice=f"name its interpreter: {_INTERPRETERS[script[3]]} {script[2]}")
     lacks_rank = line.rule == "rank-unset" or _RANK_MISSING.search(line.text) is not None
     if lacks_rank and spec.framework == "none":
         advice = "framework is none, so no task knows its rank: pytorch sets RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"

@@ -60,6 +60,8 @@ _EXITS: Mapping[str | int | None, tuple[FailureKind, bool]] = {
     128 + signal.SIGXFSZ: (FailureKind.QUOTA, False),
 }
 _UNKNOWN = (FailureKind.USER_CODE, True)
+#: Signals that a crash of native code ends with.
+_CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"})
 #: Advice where the rule of the output gives none.
 _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.MEMORY: "request more memory for the role (memory, or --memory of tony run), or load less at a time",
@@ -101,4 +103,13 @@ def _classify(cause: FailureCause, status: ExitStatus | None, rule: Rule | None)
     if rule is not None and not (status and status.reason is ExitReason.MEMORY):
         return Diagnosis(kind=rule.kind, meaning=rule.meaning, retry=rule.retry, advice=rule.advice)
     kind, retry = _EXITS.get(status.signal or status.code, _UNKNOWN) if status else _UNKNOWN
-    return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry)
+    return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry, advice=_advise_on_exit(status))
+
+
+def _advise_on_exit(status: ExitStatus | None) -> str:
+    """Return what to do about a program that ended without an error message."""
+    if status and status.signal in _CRASHES:
+        return "a native library crashed: set PYTHONFAULTHANDLER=1 (--env of tony run) to see the line of Python"
+    if status and status.code:
+        return f"it printed no error: look for sys.exit({status.code}) or os._exit({status.code}) in the program"
+    return ""

@@ -84,6 +84,12 @@ def build_root_cause(report: JobReport) -> RootCause | None:
     return describe_root_cause(report.failure)
 
 
+def find_past_root_cause(report: JobReport) -> RootCause | None:
+    """Return why the session before failed, of a job that restarted and has not failed since; None if it has not."""
+    is_past = report.failure is None or report.state is JobState.SUCCEEDED
+    return describe_root_cause(report.previous_failure) if is_past and report.previous_failure else None
+
+
 def describe_root_cause(failure: Failure) -> RootCause:
     """Return why a failure happened."""
     found = failure.diagnosis

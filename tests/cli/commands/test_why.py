@@ -58,6 +58,16 @@ def test_as_json(tony: Tony, home: Home) -> None:
     assert answer["evidence"][0]["line"] == 7
 
 
+def test_a_job_that_restarted_and_succeeded(tony: Tony, home: Home) -> None:
+    folder, record = recorded(home)
+    before = replace(FAILURE, diagnosis=DIAGNOSIS)
+    write_summary(folder, replace(succeeded(folder, record), previous_failure=before, session=2))
+    answer = tony("why", JOB).out
+    assert mentions(answer.splitlines()[0], "succeeded", "session 1", "worker:1")
+    assert f"tony logs {JOB} worker:1 --session 1" in answer
+    assert tony("why", JOB, "--json").json["class"] == "user-code"
+
+
 def test_nothing_failed(tony: Tony, home: Home) -> None:
     folder, record = recorded(home)
     write_summary(folder, succeeded(folder, record))

@@ -9,7 +9,8 @@ from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.text.root_cause_text import format_root_cause, format_rules
 from tony.control_characters import escape
-from tony.jobs.root_cause import build_root_cause
+from tony.jobs.failure_text import format_outcome
+from tony.jobs.root_cause import build_root_cause, find_past_root_cause
 from tony.model.job_report import JobReport
 
 
@@ -21,17 +22,18 @@ from tony.model.job_report import JobReport
 def command(job: str, explain: bool, portal: str | None, as_json: bool) -> None:
     """Show why JOB failed: the first task, its kind of failure, the lines that prove it, and what to do.
 
-    For a running job it is the last failure, if there was one.
+    For a job that restarted and has not failed since, show why the session before failed.
     """
     report = _load(job, portal)
-    root_cause = build_root_cause(report)
+    past = find_past_root_cause(report)
+    root_cause = past or build_root_cause(report)
     if as_json:
         print_json(root_cause)
     elif root_cause is None:
-        say(f"job {report.job} ({report.name}) is {report.state.value}: nothing has failed")
+        say(f"{format_outcome(report)}: nothing has failed")
         say_all(escape(sentence) for sentence in (report.waiting, report.stragglers) if sentence)
     else:
-        say_all(format_root_cause(report, root_cause))
+        say_all(format_root_cause(report, root_cause, is_past=past is not None))
         if explain:
             say_all(format_rules(root_cause))
 

@@ -15,9 +15,14 @@ from tony.model.own_rule import OWN_RULES
 _SHOWN_RANGES = 5
 
 
-def format_root_cause(report: JobReport, root_cause: RootCause) -> Sequence[str]:
-    """Return the root task and its kind of failure, the evidence, its consequences, the decision, and what to do."""
-    lines = [f"{format_outcome(report)}: {root_cause.reason}", f"  Kind: {root_cause.class_.value}"]
+def format_root_cause(report: JobReport, root_cause: RootCause, *, is_past: bool = False) -> Sequence[str]:
+    """Return the root task and its kind of failure, the evidence, its consequences, the decision, and what to do.
+
+    Args:
+        is_past: the job has restarted since.
+    """
+    failed = f"; session {root_cause.session} failed" if is_past else ""
+    lines = [f"{format_outcome(report)}{failed}: {root_cause.reason}", f"  Kind: {root_cause.class_.value}"]
     lines += format_evidence(root_cause)
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
@@ -25,7 +30,8 @@ def format_root_cause(report: JobReport, root_cause: RootCause) -> Sequence[str]
     if root_cause.patch:
         lines += ["  In the job file:", *(f"    {line}" for line in root_cause.patch)]
     if root_cause.root_task:
-        lines.append(f"  Look further: tony logs {report.job} {root_cause.root_task}")
+        session = f" --session {root_cause.session}" if is_past else ""
+        lines.append(f"  Look further: tony logs {report.job} {root_cause.root_task}{session}")
     return lines
 
 

@@ -25,7 +25,7 @@ RULES = (
         name="script-missing",
         pattern=r"python[\d.]*: can't open file|can't find '__main__' module|^\S*python[\d.]*: No module named ",
         kind=FailureKind.LAUNCH,
-        advice="check the path of the script and that source names the folder with it",
+        advice="check the path of the script, and that source (tony run: --source) names the folder with it",
         source="cpython: Modules/main.c, Lib/runpy.py",
         examples=(
             "python: can't open file '/w/tranin.py': [Errno 2] No such file or directory",

@@ -87,7 +87,8 @@ RULES = (
         name="rank-unset",
         pattern=r"Error initializing torch\.distributed using env:// rendezvous: environment variable \w+ expected",
         kind=FailureKind.RENDEZVOUS,
-        advice='set framework = "pytorch", which sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT',
+        advice='set framework = "pytorch" (tony run: --framework pytorch), which sets RANK, WORLD_SIZE, MASTER_ADDR '
+        "and MASTER_PORT",
         source="pytorch: torch/distributed/rendezvous.py",
         examples=(
             (
@@ -95,6 +96,14 @@ RULES = (
                 "expected, but not set"
             ),
         ),
+    ),
+    Rule(
+        name="backend-missing",
+        pattern=r"Distributed package doesn't have (NCCL|MPI|UCC|GLOO)",
+        kind=FailureKind.USER_CODE,
+        advice='this PyTorch lacks the backend: call init_process_group("gloo") on CPUs, or install a CUDA build',
+        source="pytorch: torch/distributed/distributed_c10d.py",
+        examples=("RuntimeError: Distributed package doesn't have NCCL built in",),
     ),
     Rule(
         name="dataloader-killed",
