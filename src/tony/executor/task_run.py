@@ -153,6 +153,7 @@ class ProgramRun:
         self._pids: list[int] = []
         self._ends: list[ProcessExit] = []
         self._environment: Mapping[str, str] = {}
+        self._remote_kills_before = run_context.remote_programs.memory_kill_count
         self._stop: _Stop | None = None
         self._forced = False
         self._output_before_stop: float | None = None
@@ -466,7 +467,11 @@ class ProgramRun:
                 stopped=stopped,
                 stop_reason=stop.reason if stop else "",
                 forced_after=stop.grace if stop and stopped and self._forced else None,
-                memory=self._memory_monitor.describe(peak, killed=killed and not stopped),
+                memory=self._memory_monitor.describe(
+                    peak,
+                    killed=killed and not stopped,
+                    other_kills=self._run_context.remote_programs.memory_kill_count - self._remote_kills_before,
+                ),
                 collision=(ports.find_taken() or blamed) if failed and not stopped else "",
                 missing=explain_missing_file(tail, task.left_out, container.work_folder) if failed else "",
                 loss=output.describe_loss(),

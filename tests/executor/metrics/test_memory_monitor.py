@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,14 @@ import pytest
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
 from tests.facts import mentions
+from tests.support.waiting import block_until
 from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.program.process_tree import ProcessTree
 from tony.linux import container_cgroup
 from tony.model.program_exit import ExitReason
 from tony.protocol import executor_messages as msg
+from tony.protocol.remote_program_messages import RemoteProgramExited, StartRemoteProgram, encode_arguments
+from tony.protocol.tunnel_messages import JoinTunnel
 
 pytestmark = pytest.mark.slow
 
@@ -146,3 +150,24 @@ async def test_a_peak_of_the_kernel_is_not_measured_again(
     (tmp_path / "memory.peak").unlink(missing_ok=True)
     assert meter.read_peak(0) == (8192 if measured else None)
     assert meter.read_usage() == 8192
+
+
+def test_a_remote_program_that_was_killed_explains_nothing(
+    master: Master, guest: Start, group: tuple[str, ...], tmp_path: Path
+) -> None:
+    """It counts against the limit of the task, but the program's own failure has another reason."""
+    gate = tmp_path / "gate"
+    executor = guest(f"until test -e {gate}; do sleep 0.01; done; exit 3", memory=64 * MIB, cgroup=group)
+    master.wait(msg.Ready)
+    master.start()
+    master.wait(msg.ProgramStarted)
+    argv = tuple(os.fsencode(word) for word in (sys.executable, "-c", EATER))
+    master.send(StartRemoteProgram(tunnel="a", argv=encode_arguments(argv)))
+    far = master.sender(master.wait(JoinTunnel))
+    assert master.wait(RemoteProgramExited).code == 137
+    master.call(far.abort)
+    block_until(lambda: re.search(r"remote program \d+ ended", executor.log()))
+    gate.touch()
+    status = master.wait(msg.ProgramExited).status
+    assert (status.reason, status.code) == (ExitReason.EXITED, 3)
+    assert "memory" not in status.message

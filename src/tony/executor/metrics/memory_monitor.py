@@ -84,17 +84,18 @@ class MemoryMonitor:
                 return
             await asyncio.sleep(max(_INTERVAL_SECONDS, _PAUSE_RATIO * (time.monotonic() - started_at)))
 
-    def describe(self, peak: int | None, *, killed: bool) -> str:
+    def describe(self, peak: int | None, *, killed: bool, other_kills: int = 0) -> str:
         """Return a phrase on what happened at the limit; empty if it was kept.
 
         Args:
             peak: peak usage in bytes.
             killed: True if a process of the program died of a SIGKILL that the executor did not send.
+            other_kills: processes in the control group that the kernel killed and that were not the program's.
         """
         limit = f"limit {format_size(self._limit)}"
         if self.exceeded is not None:
             return f"ran out of memory ({limit}): {format_size(self.exceeded)} used, killed by the executor"
-        kills = _count_kills(self._process_tree) - self._kills_before
+        kills = _count_kills(self._process_tree) - self._kills_before - other_kills
         if kills <= 0:
             return ""
         victims = f"{kills} process{'' if kills == 1 else 'es'}"

@@ -223,6 +223,12 @@ class RemoteProgram:
             with contextlib.suppress(OSError):
                 set_window_size(self._files[ProgramStream.INPUT], size)
 
+    @property
+    def was_killed(self) -> bool:
+        """Return True if it died of SIGKILL, or is a shell whose last command did, and tony has not ended it."""
+        is_killed = self._exit_code.done() and self._exit_code.result() == _SIGNAL_BASE + signal.SIGKILL
+        return is_killed and not self._reason
+
     # --- end ------------------------------------------------------------------------------------------------------
 
     def owns(self, pid: int) -> bool:

@@ -12,7 +12,7 @@ from tony.executor.control.am_connection import Reach
 from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import LaunchFailedError
 from tony.executor.program.spawn import Reaper
-from tony.linux import os_errors
+from tony.linux import container_cgroup, os_errors
 from tony.protocol.launch import LaunchContext
 from tony.protocol.remote_program_messages import StartRemoteProgram
 from tony.protocol.tunnel_messages import JoinTunnel, TunnelFailed
@@ -33,6 +33,10 @@ _NOT_EXECUTABLE = 126
 
 class RemotePrograms:
     """The remote programs of one executor.
+
+    Attributes:
+        memory_kill_count: how many the kernel has killed at the memory limit of the task's control group: these do not
+            explain a failure of the task's own program.
 
     Args:
         reach: the current address of the application master.
@@ -57,6 +61,7 @@ class RemotePrograms:
         self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: set[RemoteProgram] = set()
+        self.memory_kill_count = 0
 
     def start(self, message: StartRemoteProgram) -> None:
         """Start a program and serve its client, or answer why not."""
@@ -136,11 +141,14 @@ class RemotePrograms:
             return
         log.info("remote program %d started", program.pid)
         self._running.add(program)
+        kills_before = container_cgroup.oom_kills(self._process_tree.folders)
         try:
             connection.send(JoinTunnel(tunnel=message.tunnel, address=f"pid {program.pid}"))
             await program.serve(connection)
         finally:
             self._running.discard(program)
+            if program.was_killed and container_cgroup.oom_kills(self._process_tree.folders) > kills_before:
+                self.memory_kill_count += 1
             log.info("remote program %d ended", program.pid)
 
     def _explain_not_running(self) -> str:
