@@ -10,7 +10,7 @@ import os
 import sqlite3
 import stat
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -167,18 +167,20 @@ class Metrics:
         names = {known.number: task for task, known in self._tasks.items()}
         return build_role_points(role or "", name, width, columns, names)
 
-    def read_newest(self) -> Mapping[str, Mapping[str, float]]:
-        """Return task -> series -> newest mean, for all tasks."""
+    def read_newest(self, series: Collection[str] | None = None) -> Mapping[str, Mapping[str, float]]:
+        """Return task -> series -> newest mean, for all tasks, and all series by default."""
         tasks = {known.number: task for task, known in self._tasks.items()}
-        names = {number: name for name, number in self._series.items()}
+        names = {number: name for name, number in self._series.items() if series is None or name in series}
         # The row with the greatest id of each series of each task: with max(), SQLite takes bare columns from that row.
-        question = "SELECT max(id), scale, NULL, mean, NULL FROM chunk GROUP BY id >> ?"
+        question = "SELECT max(id), scale, NULL, mean, NULL FROM chunk WHERE id BETWEEN ? AND ? GROUP BY id >> ?"
         found: dict[str, dict[str, float]] = {}
-        for row in self._query(question, (layout.PLACE_BITS,)):
-            for buckets in self._decode_rows(_decode_buckets, [row]):
-                series, task, _ = layout.parts(row[0])
-                if buckets and task in tasks and series in names:
-                    found.setdefault(tasks[task], {})[names[series]] = buckets[-1][1][1]
+        for number, name in names.items():
+            first, last = layout.row_id(number, 0, 0), layout.row_id(number + 1, 0, 0) - 1
+            for row in self._query(question, (first, last, layout.PLACE_BITS)):
+                for buckets in self._decode_rows(_decode_buckets, [row]):
+                    _, task, _ = layout.parts(row[0])
+                    if buckets and task in tasks:
+                        found.setdefault(tasks[task], {})[name] = buckets[-1][1][1]
         return found
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:

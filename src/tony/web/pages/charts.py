@@ -6,12 +6,12 @@ Charts are drawn by the script (`charts.js`). Without it a page shows the newest
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from starlette.responses import JSONResponse
 
-from tony.history.metrics_reader import Metrics
+from tony.history.metrics_reader import Metrics, Peak
 from tony.jobs.metric_curves import (
     DERIVED,
     GPU_USE,
@@ -29,6 +29,8 @@ from tony.units import Unit
 from tony.web.page_text import format_metric
 from tony.web.request import PageError, PageRequest
 
+#: Tasks of which pages read the newest values at most.
+_MAX_NEWEST_TASKS = 400
 #: Totals are not charted.
 _LEFT_OUT = ("total", "memory-total")
 _MEASURES = (*PROGRAM, *DEVICE)
@@ -159,7 +161,12 @@ class MeasuredSeries:
 def list_measured(metrics: Metrics, task: str = "") -> MeasuredSeries:
     """Return the series that were measured, of one task or of all."""
     peaks = metrics.peaks(parse_role(task) if task else None)
-    found = [peaks.get(task, {})] if task else list(peaks.values())
+    return build_measured([peaks.get(task, {})] if task else peaks.values())
+
+
+def build_measured(peaks: Iterable[Mapping[str, Peak]]) -> MeasuredSeries:
+    """Return the series of some tasks from the peaks of each."""
+    found = list(peaks)
     return MeasuredSeries(
         names=frozenset(name for each in found for name in each),
         nonzero=frozenset(name for each in found for name, peak in each.items() if peak.least or peak.most),
@@ -187,10 +194,20 @@ def group_charts(measured: Iterable[MeasuredSeries], newest: Newest | None = Non
     )
 
 
-def read_newest(metrics: Metrics, progress: Mapping[str, TaskProgress]) -> Newest:
-    """Return the newest values of all tasks, with the last reported step of each and its rate."""
-    measured = metrics.read_newest()
-    found = {task: dict(measured.get(task, {})) for task in metrics.tasks()}
+def read_newest(
+    metrics: Metrics, progress: Mapping[str, TaskProgress], series: Collection[str] | None = None
+) -> Newest:
+    """Return the newest values of all tasks, with the last reported step of each and its rate.
+
+    Of a job with very many tasks only the latter: reading the others takes seconds.
+
+    Args:
+        series: those that are needed; None for all.
+    """
+    tasks = metrics.tasks()
+    is_small = len(tasks) <= _MAX_NEWEST_TASKS
+    measured = metrics.read_newest(_list_sources(metrics, series)) if is_small else {}
+    found = {task: dict(measured.get(task, {})) for task in tasks}
     for task, each in progress.items():
         found.setdefault(task, {})["step"] = each.step
         if each.rate is not None:
@@ -199,6 +216,13 @@ def read_newest(metrics: Metrics, progress: Mapping[str, TaskProgress]) -> Newes
         if utils := [value for name, value in values.items() if is_gpu_utilization(name)]:
             values[GPU_USE.name] = statistics.fmean(utils)
     return found
+
+
+def _list_sources(metrics: Metrics, series: Collection[str] | None) -> Collection[str] | None:
+    """Return the stored series of which some are made."""
+    if series is None or GPU_USE.name not in series:
+        return series
+    return [*series, *filter(is_gpu_utilization, metrics.series())]
 
 
 def select_task(newest: Newest, task: str) -> Newest:

@@ -14,6 +14,7 @@ from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
 from tony.jobs.job_metrics import find_task_progress, read_reports
 from tony.jobs.metric_curves import Curve, CurveOwner
+from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.web.page_text import format_metric
 from tony.web.pages import charts
@@ -87,14 +88,18 @@ def _load_points(
     roles = charts.list_roles(metrics)
     owners = [CurveOwner(task=task)] if task else [CurveOwner(role=role) for role in roles]
     lines = charts.load_lines(metrics, series, owners, options)
-    newest = charts.read_newest(metrics, find_task_progress(read_reports(metrics), report))
+    newest = charts.read_newest(metrics, find_task_progress(read_reports(metrics), report), (series,))
     return tuple(lines), charts.format_newest(series, charts.select_task(newest, task)), metrics.problem
 
 
 def _build_sections(metrics: Metrics, report: JobReport) -> tuple[str, tuple[MetricSection, ...]]:
-    peaks = {role: metrics.peaks(role) for role in charts.list_roles(metrics)}
+    found = metrics.peaks()
+    peaks = {
+        role: {task: each for task, each in found.items() if parse_role(task) == role}
+        for role in charts.list_roles(metrics)
+    }
     newest = charts.read_newest(metrics, find_task_progress(read_reports(metrics), report))
-    groups = charts.group_charts([charts.list_measured(metrics)], newest)
+    groups = charts.group_charts([charts.build_measured(found.values())], newest)
     return metrics.problem, tuple(
         MetricSection(
             group=group,

@@ -8,7 +8,7 @@ from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.job_metrics import Reports, find_task_progress, read_reports
 from tony.model.job_report import JobReport
-from tony.web.pages.charts import Newest, read_newest
+from tony.web.pages.charts import Newest, read_newest, select_overview
 from tony.web.pages.job_layout import await_part
 
 
@@ -30,7 +30,9 @@ async def load_readings(view: DirectoryJobView, report: JobReport) -> JobReading
 
     def read(metrics: Metrics) -> JobReadings:
         reports = read_reports(metrics)
-        newest = read_newest(metrics, find_task_progress(reports, report))
+        needed = [chart.name for chart in select_overview(metrics.series(), {})]
+        needed += [name for name in metrics.series() if name in ("cpu", "rss") or name.startswith("gpu")]
+        newest = read_newest(metrics, find_task_progress(reports, report), needed)
         return JobReadings(series=metrics.series(), newest=newest, reports=reports)
 
     found = await await_part(view.query_metrics(read))
