@@ -73,6 +73,16 @@ def test_a_slow_task_is_named_once_with_what_slows_it(job: Watched) -> None:
     assert [type(each) for each in job.events[1:]] == [ev.StragglerEnded]
 
 
+def test_a_task_that_starts_again_is_compared_anew(tmp_path: Path) -> None:
+    first, second = Watched(tmp_path / "first"), Watched(tmp_path / "second")
+    while not first.events:
+        first.run(1, lambda index: first.now / (3 if index == 2 else 1), throttled=0.7)
+    second.run(int(first.now) - 1, lambda index: second.now / (3 if index == 2 else 1), throttled=0.7)
+    second.state.tasks[TaskId("worker", 2)].try_ += 1
+    second.run(10, lambda index: second.now / (3 if index == 2 else 1), throttled=0.7)
+    assert second.events == []
+
+
 def test_a_task_that_all_wait_for_is_named_by_what_slows_it(job: Watched) -> None:
     job.run(300, lambda index: job.now / 2, throttled=0.6)
     (event,) = job.events

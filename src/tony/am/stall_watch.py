@@ -90,7 +90,7 @@ class StallWatch:
         self._session = 0
         self._next_check_at = 0.0
         self._next_proof_at = 0.0
-        self._reported_at = 0.0
+        self._reported_at = now()  # also of a stall that an earlier AM attempt has reported
 
     def check(self) -> None:
         """Look for a stall, or for the end of one. Call it periodically."""
@@ -144,7 +144,7 @@ class StallWatch:
             return not signs or _has_continued(signs[0], stall, timeout)
         # Where output is missing, programs that compute have continued. Writing the stack traces takes a moment, too.
         busy_after = self._reported_at + _MIN_AGE_SECONDS + _MAX_AGE_INTERVALS * self._metrics.interval
-        is_busy = stall.what == "output" and any(each.idle_since > busy_after for each in signs)
+        is_busy = stall.what == "output" and any((each.busy_at or 0.0) > busy_after for each in signs)
         return is_busy or any(_has_continued(each, stall, timeout) for each in signs)
 
     def _is_waited_for(self, task: Task) -> bool:

@@ -214,6 +214,11 @@ class StragglerHistory:
     _slow: dict[TaskId, tuple[str, int]] = field(default_factory=dict)
     _normal: dict[TaskId, int] = field(default_factory=dict)
 
+    def forget(self, task: TaskId) -> None:
+        """Drop the windows of a task, which has started again."""
+        self._slow.pop(task, None)
+        self._normal.pop(task, None)
+
     def add_window(
         self, tasks: Sequence[TaskWindow], known: Collection[TaskId], lag_seconds: float
     ) -> tuple[dict[TaskId, str], list[TaskId]]:

@@ -45,6 +45,7 @@ class StragglerWatch:
         self._opened_at: dict[str, float] = {}
         self._histories: dict[str, StragglerHistory] = {}
         self._reported: set[TaskId] = set()
+        self._attempts: dict[TaskId, tuple[int, int]] = {}
         self._next_check_at = 0.0
 
     def check(self) -> None:
@@ -76,7 +77,14 @@ class StragglerWatch:
     def _compare(self, role: RoleState) -> None:
         """Close a role's window if its tasks have made enough steps."""
         usage = self._metrics.windows
+        history = self._histories.setdefault(role.name, StragglerHistory())
         tasks = [task for task in role.tasks if task.state is TaskState.RUNNING]
+        for task in tasks:
+            attempt = (task.session, task.try_)
+            if self._attempts.setdefault(task.id, attempt) != attempt:
+                self._attempts[task.id] = attempt
+                usage.forget(task.id)
+                history.forget(task.id)
         windows = [window for task in tasks if (window := self._build_window(task))]
         enough = sum(len(window.step_seconds) >= _FEWEST_STEPS for window in windows)
         if len(windows) < 2 or 2 * enough < len(windows):
@@ -85,7 +93,6 @@ class StragglerWatch:
         for task in tasks:
             usage.reset(task.id)
         known = [task.id for task in tasks if self._state.find_straggler(task)]
-        history = self._histories.setdefault(role.name, StragglerHistory())
         found, ended = history.add_window(windows, known, 2 * self._metrics.step_interval)
         for task_id in ended:
             self._feed(ev.StragglerEnded(session=self._session, task=task_id))

@@ -63,6 +63,11 @@ class UsageWindows:
         counts = sums[len(_NAMES) :]
         return {name: sums[place] / counts[place] for place, name in enumerate(_NAMES) if counts[place]}
 
+    def forget(self, task: TaskId) -> None:
+        """Drop everything that is known of a task."""
+        self.reset(task)
+        self._last_steps.pop(task, None)
+
     def reset(self, task: TaskId) -> None:
         """Open the next window of a task."""
         self._steps.pop(task, None)
