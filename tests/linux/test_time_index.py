@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -138,6 +139,18 @@ def test_a_foreign_index_does_no_harm(
         assert all(first[0] < second[0] and first[1] < second[1] for first, second in pairwise(times))
         assert all(0 < moment < 1 << 50 for _, moment in times)
         find_offset(index, start)
+
+
+def test_blocks_that_repeat_the_same_bytes_are_not_read(tmp_path: Path) -> None:
+    """Else a crafted index of 2 MiB had a million times for any piece of a log."""
+    path = tmp_path / "index"
+    block = struct.pack("<QQ", 1, NOW) + b"\x01" * (BLOCK_BYTES - 16)
+    path.write_bytes(block * 40)
+    with opened(path) as index:
+        for start, end in ((0, 9000), (1, 4096), (5000, 9000)):
+            times = read_times(index, start, end)
+            assert 0 < len(times) <= end - start + 1
+            assert all(first < second for first, second in pairwise(offset for offset, _ in times))
 
 
 def test_an_index_is_renamed_with_its_file(tmp_path: Path) -> None:

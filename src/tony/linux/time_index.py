@@ -128,13 +128,16 @@ def read_times(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     """Return offsets and times (hundredths of a second since 1970) of known bytes, in order; empty if there are none.
 
     The first one is the last known byte at or before `start`, if there is one; the others are between it and `end`.
-    Not every index is our own: of a damaged one, some times may be wrong or missing.
+    Not every index is our own: of a damaged one, some times may be wrong or missing,
+    but there are never more than the bytes in between, and one.
     """
     found: list[tuple[int, int]] = []
     block = max(0, _find_block(descriptor, 0, start))
     while len(found) < _MAX_TIMES:
         known, _ = _read_block(descriptor, block * BLOCK_BYTES)
         if not known or known[0][0] >= end:
+            break
+        if found and known[0][0] <= max(start, found[-1][0]):  # blocks out of order repeat the same bytes
             break
         found += known[max(0, bisect_right(known, (start, _MAX_MOMENT)) - 1) : bisect_left(known, (end, 0))]
         if known[-1][0] >= end:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -153,13 +155,44 @@ def test_a_position_in_a_log_that_was_rotated_is_found_by_its_time(tmp_path: Pat
     assert sweep(tmp_path).read(position).lines[0].data == before
 
 
+@pytest.mark.parametrize("has_times", [True, False])
+def test_no_byte_of_a_growing_line_is_lost(tmp_path: Path, has_times: bool) -> None:
+    """A request after an unfinished line returns the rest of the line."""
+    file = BoundedLogFile(tmp_path / NAMES[1].file, 1 << 20)
+    got: list[bytes] = []
+    position: LogPosition | None = None
+    for number, piece in enumerate((b"abc", b"def\n", b"ghi")):
+        file.write(piece, NOW + number)
+        if not has_times:
+            build_index_path(tmp_path / NAMES[1].file).unlink(missing_ok=True)
+        found = sweep(tmp_path).read(position)
+        assert found.later is None
+        got += [line.data for line in found.lines]
+        position = LogPosition.parse(str(found.lines[-1].end))
+    file.close()
+    assert got == [b"abc", b"def", b"ghi"]
+
+
+def test_many_times_count_as_bytes_that_were_read(tmp_path: Path) -> None:
+    """A crafted index has one for each byte of the log."""
+    path = tmp_path / NAMES[1].file
+    path.write_bytes(b"\n" * 10_000)
+    steps = b"\x01" * 4080
+    blocks = [struct.pack("<QQ", 2041 * number, int(NOW * 100) + number) + steps for number in range(5)]
+    build_index_path(path).write_bytes(b"".join(blocks))
+    search = sweep(tmp_path)
+    search.read(None)
+    assert search.left_bytes < merged_logs.MAX_READ_BYTES - 100_000
+
+
 def test_a_very_long_line_comes_in_pieces(tmp_path: Path) -> None:
-    """No request reads it whole."""
+    """No request reads it whole, and the end of a piece is where the next one begins."""
     (tmp_path / NAMES[1].file).write_bytes(b"a" * 300_000 + b"\nend\n")
     for backwards in (True, False):
         lines = sweep(tmp_path, backwards=backwards).read(None).lines
         assert b"".join(line.data for line in lines) == b"a" * 300_000 + b"end"
         assert len(lines) > 2
+        assert all(first.end.offset == second.start.offset for first, second in pairwise(lines))
 
 
 @pytest.mark.parametrize(

@@ -138,3 +138,24 @@ def test_an_unreadable_folder_of_logs(record: JobFolder, tmp_path: Path) -> None
 
     record.logs.mkdir(exist_ok=True)
     assert fetch(record, tmp_path, Refusing(record.path.parent.parent)).summary.exists()
+
+
+def test_indexes_of_times_take_no_place_of_logs(
+    record: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit counts logs; each that is copied has its index."""
+    monkeypatch.setattr(module, "_MAX_LOGS", 2)
+    record.logs.mkdir(exist_ok=True)
+    for path in record.logs.iterdir():
+        path.unlink()
+    logs = [f"worker-3.s{session}.t1.out" for session in (1, 2, 3)]
+    for name in logs:
+        (record.logs / name).write_bytes(b"x")
+        (record.logs / f".{name}.times").write_bytes(b"x")
+    brought, entry = RecordCache(tmp_path / "brought"), entry_of(record)
+    folder = brought.find_folder(entry)
+    brought.fetch_logs(store_of(record), entry, folder, "worker:3")
+    copied = {path.name for path in folder.logs.iterdir()}
+    kept = copied & {*logs}
+    assert len(kept) == 2
+    assert copied == kept | {f".{name}.times" for name in kept}

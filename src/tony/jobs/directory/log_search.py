@@ -1,13 +1,31 @@
-"""Find the lines of a log that contain a text."""
+"""Lines of a block of a log: all of them, or those that contain a text."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from itertools import accumulate
 
 _COLOUR_SEQUENCE = re.compile(rb"\x1b\[[0-9;:]{0,32}m")
+
+
+def list_lines(block: bytes, *, backwards: bool) -> Iterator[tuple[int, int]]:
+    """Yield start and end, without the newline, of each line of a block, from the first or from the last one on."""
+    if not backwards:
+        start = 0
+        while start < len(block):
+            end = block.find(b"\n", start)
+            end = len(block) if end < 0 else end
+            yield start, end
+            start = end + 1
+    elif block:
+        end = len(block) - block.endswith(b"\n")
+        while end >= 0:
+            start = block.rfind(b"\n", 0, end) + 1
+            yield start, end
+            end = start - 1
 
 
 class SearchText:
@@ -27,6 +45,10 @@ class SearchText:
             end = len(block) if end < 0 else end
             yield start, end
             found = plain.data.find(self._plain, plain.to_plain_offset(end)) if end < len(block) else -1
+
+    def find_last_lines(self, block: bytes, most: int) -> Iterator[tuple[int, int]]:
+        """Yield the same of the last lines that contain the text, the last one first."""
+        return reversed(deque(self.find_lines(block), most))
 
 
 class _PlainBlock:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from tony.jobs.directory.log_search import SearchText
+from tony.jobs.directory.log_search import SearchText, list_lines
 from tony.jobs.directory.open_log import OpenLog
 from tony.linux.time_index import PER_SECOND
 from tony.model.log_name import OUT, LogName
@@ -26,6 +26,8 @@ _FIRST_CHUNK = 64 << 10
 _FIRST_CHUNKS = 4 << 20
 _LARGEST_CHUNK = 256 << 10
 _SEARCH_CHUNK = 512 << 10
+#: Bytes that a time counts as: a foreign index may have one for each byte of its log.
+_BYTES_PER_TIME = 16
 #: A longer line is returned in pieces.
 _MAX_LINE_BYTES = 64 << 10
 _MAX_NUMBER_DIGITS = 19
@@ -136,7 +138,7 @@ class LogSweep:
         most: maximum lines.
         backwards: from the start position towards the beginning.
         text: only lines that contain it; None for all.
-        left_bytes: how many bytes may be read; a chunk more, in fact.
+        left_bytes: how many bytes may be read; a chunk more, in fact. Times count as well.
     """
 
     open_log: OpenByName
@@ -187,13 +189,20 @@ class LogSweep:
                     return
                 block, begin, times = self._read_chunk(log, opened)
                 has_more = bool(block) and self._find_moment(log, opened)
-            offsets = [offset for offset, _ in times]
-            spans = [*(_list_lines(block) if self.text is None else self.text.find_lines(block))]
-            for first, last in reversed(spans) if self.backwards else spans:
-                known = bisect_right(offsets, begin + first)
+            for first, last in self._iterate_lines(block):
+                known = bisect_right(times, begin + first, key=lambda each: each[0])
                 moment = times[known - 1][1] if known else 0
                 key = self._build_key(moment, log.rank, begin + first)
-                yield key, log, (block[first:last], begin + last + 1)
+                after = begin + min(last + 1, len(block))  # the last line may not have a newline yet
+                yield key, log, (block[first:last], after)
+
+    def _iterate_lines(self, block: bytes) -> Iterator[tuple[int, int]]:
+        """Yield start and end of the lines of a block in the direction of the sweep, without a list of them."""
+        if self.text is None:
+            return list_lines(block, backwards=self.backwards)
+        if self.backwards:
+            return self.text.find_last_lines(block, self.most + 1)  # one more: it says that there are earlier ones
+        return self.text.find_lines(block)
 
     def _open(self, log: _Log) -> AbstractContextManager[OpenLog | None]:
         return _OpenOrNone(self.open_log, log.name)
@@ -237,6 +246,7 @@ class LogSweep:
         if start >= stop:  # a piece of a very long line; or nothing, because the file was shortened
             start, stop = 0, len(data)
         times = opened.read_times(begin + start, begin + stop)
+        self.left_bytes -= _BYTES_PER_TIME * len(times)
         log.offset = begin + (start if self.backwards else stop)
         log.chunk = max(log.chunk, min(_LARGEST_CHUNK, 2 * log.chunk))
         return data[start:stop], begin + start, times
@@ -280,12 +290,3 @@ def _is_at(opened: OpenLog, position: LogPosition) -> bool:
     return (position.offset == 0 or not before or before[0][1] <= position.moment) and (
         position.offset == opened.size or not after or after[0][1] >= position.moment
     )
-
-
-def _list_lines(block: bytes) -> Iterator[tuple[int, int]]:
-    start = 0
-    while start < len(block):
-        end = block.find(b"\n", start)
-        end = len(block) if end < 0 else end
-        yield start, end
-        start = end + 1

@@ -194,11 +194,12 @@ def _relocate_summary(folder: JobFolder, summary: bytes) -> Json:
 
 
 def _logs(store: FileStore, entry: IndexEntry, items: Iterable[Item]) -> Sequence[Item]:
+    """Return the logs of a job up to the limit, and the indexes of their times."""
     if not any(item.name == "logs" and item.folder for item in items):
         return ()
-    found = store.list(join_path(entry.path, "logs"))
-    is_log = [_LOG.fullmatch(parse_index_name(item.name) or item.name) for item in found]
-    return [item for item, fits in zip(found, is_log, strict=True) if fits and not item.folder][:_MAX_LOGS]
+    found = [item for item in store.list(join_path(entry.path, "logs")) if not item.folder]
+    names = {*[item.name for item in found if _LOG.fullmatch(item.name)][:_MAX_LOGS]}
+    return [item for item in found if (parse_index_name(item.name) or item.name) in names]
 
 
 def _select_small_logs(logs: Iterable[Item]) -> Iterator[Item]:
