@@ -322,7 +322,7 @@ def test_lines_are_filtered_by_the_address(app: ASGIApp, timed: str, query: str,
     words = query.replace("session=all", "all_sessions=yes")
     answer = fetch(app, f"/api/v1/jobs/{timed}/lines?{words}").json()
     assert [re.sub("\x1b.*?m", "", line["line"]) for line in answer["lines"]] == expected
-    assert answer["over"]
+    assert answer["is_complete"]
 
 
 def test_a_line_that_was_found_leads_to_those_around_it(app: ASGIApp, timed: str) -> None:

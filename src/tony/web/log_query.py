@@ -30,7 +30,7 @@ class LogQuery:
         selection: of the logs.
         text: only lines that contain it; empty for all.
         start: lines after this position, or before it if `is_backwards`; None for the beginning, or the end.
-        around: show lines before and after the start.
+        shows_context: show lines before and after the start.
     """
 
     words: Mapping[str, str]
@@ -38,7 +38,7 @@ class LogQuery:
     text: str
     start: LogPosition | None
     is_backwards: bool
-    around: bool = False
+    shows_context: bool = False
 
     @classmethod
     def parse(cls, words: Mapping[str, str], report: JobReport) -> LogQuery:
@@ -55,7 +55,7 @@ class LogQuery:
             text=words.get("text", ""),
             start=start,
             is_backwards=is_backwards,
-            around=bool(words.get("at")),
+            shows_context=bool(words.get("at")),
         )
 
     def find_tasks(self, report: JobReport) -> list[str]:

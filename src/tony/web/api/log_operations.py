@@ -113,7 +113,7 @@ async def read_lines(call: OperationCall) -> LogLines:
         before=str(found.earlier or ""),
         after=str(found.later or (found.lines[-1].end if found.lines else query.start or "")),
         is_cut=found.is_cut,
-        over=found.later is None and report.state.ended,
+        is_complete=found.later is None and report.state.ended,
         missing=missing,
     )
 

@@ -57,9 +57,10 @@ class LogLines:
 
     Attributes:
         before: position for earlier lines; empty if these are the first ones.
-        after: position for later lines; empty if there is no output yet.
+        after: position for later lines; empty if there is no output yet. A line that was printed before it and becomes
+            visible only later is not among them.
         is_cut: only a part of the logs was searched: continue at `before`, or at `after` if that was given.
-        over: these are the last lines, and no more will follow.
+        is_complete: these are the last lines, and no more will follow.
         missing: output on other machines that could not be fetched, and why; empty if none.
     """
 
@@ -67,7 +68,7 @@ class LogLines:
     before: str
     after: str
     is_cut: bool
-    over: bool
+    is_complete: bool
     missing: str = ""
 
 

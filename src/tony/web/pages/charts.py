@@ -35,10 +35,12 @@ _MAX_NEWEST_TASKS = 400
 _LEFT_OUT = ("total", "memory-total")
 _MEASURES = (*PROGRAM, *DEVICE)
 _GROUPS = tuple(MetricGroup)
-#: Choices of the page: value in the address, label.
+#: Each choice: value in the address, label.
 AXES = ((CurveAxis.TIME.value, "time"), (CurveAxis.STEP.value, "step"))
 SCALES = (("linear", "linear"), ("log", "logarithmic"))
 SMOOTHINGS = (("0", "none"), ("0.6", "light"), ("0.9", "medium"), ("0.98", "strong"))
+#: The choices of the page by their name in the address.
+CHOICES = {"axis": AXES, "scale": SCALES, "smooth": SMOOTHINGS}
 #: Task -> series -> its newest value.
 Newest = Mapping[str, Mapping[str, float]]
 

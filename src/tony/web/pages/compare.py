@@ -75,7 +75,7 @@ async def render_page(page_request: PageRequest) -> Response:
         compared = await compare_several_jobs(views)
         values |= {
             "options": options,
-            "choices": {"axis": charts.AXES, "scale": charts.SCALES, "smooth": charts.SMOOTHINGS},
+            "choices": charts.CHOICES,
             "itself": _link(page_request, reports),
             "points": _link(page_request, reports, "compare/points", options.words),
             "groups": charts.group_charts([await _list_measured(view) for view in views]),

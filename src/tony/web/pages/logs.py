@@ -91,7 +91,7 @@ def _parse_query(page_request: PageRequest, report: JobReport) -> LogQuery:
 
 async def _read_lines(view: DirectoryJobView, names: Sequence[LogName], query: LogQuery) -> MergedLines:
     logs = view.job_logs()
-    if not query.around:
+    if not query.shows_context:
         return await logs.read_lines(
             names,
             query.selection,
@@ -122,7 +122,7 @@ def _render_lines(
 
 
 def _is_hit(query: LogQuery, line: MergedLine) -> bool:
-    return query.around and line.start == query.start
+    return query.shows_context and line.start == query.start
 
 
 def _build_pager(page_request: PageRequest, report: JobReport, query: LogQuery, found: MergedLines) -> list[PagerLink]:

@@ -60,7 +60,7 @@ async def render_page(page_request: PageRequest) -> Response:
         "sections": sections,
         "problem": problem,
         "options": options,
-        "choices": {"axis": charts.AXES, "scale": charts.SCALES, "smooth": charts.SMOOTHINGS},
+        "choices": charts.CHOICES,
         "points": page_request.links.to_job(report.job, "points", options.words),
         "accepted": line.accepted if isinstance(line, Timeline) else 0.0,
     }
