@@ -129,10 +129,11 @@ def _follows_a_log(lab: YarnLab, page: Page, browser: Browsing) -> None:
         (lab.out / f"say{number}").write_text("now")
         expect(log).to_contain_text(f"line {number}")
     paths = [urlsplit(asked).path.rpartition("/")[2] for asked in browser.asked]
-    assert (paths.count("more") > 1, paths.count("follow")) == (True, 0)
-    page.get_by_label("Find").fill("LINE 1")
-    page.get_by_role("button", name="From start").click()
-    expect(page.locator("#hit")).to_have_text("line 1")
+    assert (paths.count("logs") > 1, paths.count("follow")) == (True, 0)
+    page.get_by_label("Text").fill("line 1")
+    page.get_by_role("button", name="Apply").click()
+    expect(log).to_contain_text("line 1")
+    expect(log).not_to_contain_text("line 2")
 
 
 def _sees_charts(page: Page, address: str) -> None:

@@ -20,7 +20,7 @@ def command(job: str, task: str, words: tuple[str, ...]) -> int:
     \b
     tony exec last worker:0 -- nvidia-smi
     tony exec last worker:0 -- bash -c 'du -sh /tmp/*'
-    tar c data | tony exec JOB worker:0 -- tar x
+    tony exec last worker:0 -- tar x < data.tar
 
     TASK is a task such as worker:0, or a role that has one task. COMMAND is executed unchanged, without a shell. Its
     standard input, output and error are those of this command; so is its exit code, 128 + N if signal N ended it.
