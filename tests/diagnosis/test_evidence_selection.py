@@ -40,6 +40,13 @@ def test_a_line_of_the_kernel_is_among_the_four() -> None:
     assert (len(found), found[-1]) == (MAX_EVIDENCE_LINES, DISK)
 
 
+def test_what_may_be_about_another_program_is_last_and_never_decisive() -> None:
+    gpu = line("gpu-hardware", "kernel")
+    found = add_kernel_lines([line("last-line")], [], is_memory=False, nearby=[gpu])
+    assert found == (line("last-line"), gpu)
+    assert add_kernel_lines([], [], is_memory=False, nearby=[gpu]) == ()
+
+
 def test_without_lines_of_the_kernel_nothing_changes() -> None:
     assert add_kernel_lines([line("python-code")], [], is_memory=False) == (line("python-code"),)
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tony.core.policies.memory_policy import scale_memory
 from tony.core.state import State
 from tony.model.diagnosis import Diagnosis, EvidenceLine
 from tony.model.failure import Failure, FailureCause
-from tony.model.job_spec import MIB, JobSpec
+from tony.model.job_spec import JobSpec
 from tony.units import format_exact_duration, format_exact_size, format_size
 
 #: How many times its memory a task that was killed for it gets.
@@ -55,7 +56,7 @@ def _raise_memory(state: State, failure: Failure, found: Diagnosis) -> Diagnosis
     if failure.task is None:
         return found
     role, has = failure.task.role, state.tasks[failure.task].memory or state.roles[failure.task.role].memory
-    more = -(-int(has * _MEMORY_FACTOR) // MIB) * MIB
+    more = scale_memory(has, _MEMORY_FACTOR)
     advice = f"request more memory for {role}, which had {format_size(has)}, or load less at a time"
     return replace(found, advice=advice, patch=_patch_role(role, f'memory = "{format_exact_size(more)}"'))
 

@@ -57,7 +57,11 @@ def find_last_traceback(scanners: Sequence[OutputScanner], ended_at: float) -> t
 
 
 def add_kernel_lines(
-    lines: Sequence[EvidenceLine], kernel: Sequence[EvidenceLine], *, is_memory: bool
+    lines: Sequence[EvidenceLine],
+    kernel: Sequence[EvidenceLine],
+    *,
+    is_memory: bool,
+    nearby: Sequence[EvidenceLine] = (),
 ) -> tuple[EvidenceLine, ...]:
     """Return the lines of the output together with those of the kernel, the decisive one first.
 
@@ -66,12 +70,15 @@ def add_kernel_lines(
 
     Args:
         is_memory: the program reached its memory limit.
+        nearby: what the kernel says of the machine, perhaps about another program: last, and never decisive.
     """
     rule = get_rule(lines[0].rule) if lines else None
     is_special = rule is not None and rule.name not in _GENERIC_RULES | _WEAKEST_RULES | {LAST_LINE}
     if is_special and rule and rule.meaning is LineMeaning.CAUSE and not is_memory:
-        return (*lines[: max(1, MAX_EVIDENCE_LINES - len(kernel))], *kernel)[:MAX_EVIDENCE_LINES]
-    return (*kernel, *lines)[:MAX_EVIDENCE_LINES]
+        found = (*lines[: max(1, MAX_EVIDENCE_LINES - len(kernel))], *kernel)
+    else:
+        found = (*kernel, *lines)
+    return (*found, *nearby)[:MAX_EVIDENCE_LINES] if found else ()
 
 
 def _find_decisive(own: Sequence[RuleMatch]) -> RuleMatch | None:

@@ -154,6 +154,7 @@ class ProgramRun:
         self._ends: list[ProcessExit] = []
         self._environment: Mapping[str, str] = {}
         self._remote_kills_before = run_context.remote_programs.memory_kill_count
+        self._was_killed_meanwhile = False
         self._stop: _Stop | None = None
         self._forced = False
         self._output_before_stop: float | None = None
@@ -402,6 +403,8 @@ class ProgramRun:
         )
         self._ends.append(end)
         self._count(usage)
+        if signal.SIGKILL in (end.signum, (end.code or 0) - 128) and self._run_context.remote_programs.is_any_running:
+            self._was_killed_meanwhile = True
         if end.failed and self._stop is None and not self._has_exited():
             log.info("process %d of %d failed; the others are stopped", number, len(self._pids))
             grace = self._task.stop_grace
@@ -470,7 +473,7 @@ class ProgramRun:
                 memory=self._memory_monitor.describe(
                     peak,
                     killed=killed and not stopped,
-                    other_kills=self._run_context.remote_programs.memory_kill_count - self._remote_kills_before,
+                    other_kills=self._count_other_kills(),
                 ),
                 collision=(ports.find_taken() or blamed) if failed and not stopped else "",
                 missing=explain_missing_file(tail, task.left_out, container.work_folder) if failed else "",
@@ -502,12 +505,18 @@ class ProgramRun:
         if status.ok or status.reason not in (ExitReason.EXITED, ExitReason.MEMORY):
             return status.evidence
         is_memory = status.reason is ExitReason.MEMORY
-        kills = self._memory_monitor.describe_kills(status.peak_memory) if is_memory else ""
+        kills = self._memory_monitor.describe_kills(status.peak_memory, self._count_other_kills()) if is_memory else ""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_KERNEL_SECONDS):
-                kernel = await to_thread(self._kernel.collect, self._pids, kills)
-                return add_kernel_lines(status.evidence, kernel, is_memory=is_memory)
+                kernel = await to_thread(self._kernel.collect, self._pids, kills, self._environment)
+                return add_kernel_lines(status.evidence, kernel.own, is_memory=is_memory, nearby=kernel.nearby)
         return status.evidence
+
+    def _count_other_kills(self) -> int:
+        """Return how many kills for memory remote programs account for; one less if the task's program died of one."""
+        programs = self._run_context.remote_programs
+        count = programs.memory_kill_count - self._remote_kills_before
+        return max(0, count - 1) if self._was_killed_meanwhile else count
 
     def _read_own_largest_process(self) -> int:
         """Return the largest process's peak, unless it may be the executor's: a child is its copy until exec."""

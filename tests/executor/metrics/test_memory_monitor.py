@@ -152,8 +152,11 @@ async def test_a_peak_of_the_kernel_is_not_measured_again(
     assert meter.read_usage() == 8192
 
 
+@pytest.mark.parametrize(
+    "argv", [(sys.executable, "-c", EATER), ("bash", "-c", '"$@"; exit 0', "-", sys.executable, "-c", EATER)]
+)
 def test_a_remote_program_that_was_killed_explains_nothing(
-    master: Master, guest: Start, group: tuple[str, ...], tmp_path: Path
+    master: Master, guest: Start, group: tuple[str, ...], tmp_path: Path, argv: tuple[str, ...]
 ) -> None:
     """It counts against the limit of the task, but the program's own failure has another reason."""
     gate = tmp_path / "gate"
@@ -161,10 +164,10 @@ def test_a_remote_program_that_was_killed_explains_nothing(
     master.wait(msg.Ready)
     master.start()
     master.wait(msg.ProgramStarted)
-    argv = tuple(os.fsencode(word) for word in (sys.executable, "-c", EATER))
-    master.send(StartRemoteProgram(tunnel="a", argv=encode_arguments(argv)))
+    words = tuple(map(os.fsencode, argv))
+    master.send(StartRemoteProgram(tunnel="a", argv=encode_arguments(words)))
     far = master.sender(master.wait(JoinTunnel))
-    assert master.wait(RemoteProgramExited).code == 137
+    assert master.wait(RemoteProgramExited).code == (0 if argv[0] == "bash" else 137)
     master.call(far.abort)
     block_until(lambda: re.search(r"remote program \d+ ended", executor.log()))
     gate.touch()

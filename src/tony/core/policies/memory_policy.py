@@ -11,6 +11,11 @@ from tony.units import format_size
 TOO_SMALL = "its role is requested with more memory now (memory_on_oom)"
 
 
+def scale_memory(size: int, factor: float) -> int:
+    """Return bytes times a factor, rounded up to whole MiB."""
+    return -(-int(size * factor) // MIB) * MIB
+
+
 def find_next_memory(state: State, failure: Failure) -> int | None:
     """Return the bytes with which tasks of the failed one's role are requested from now on, if that is more for it.
 
@@ -24,8 +29,7 @@ def find_next_memory(state: State, failure: Failure) -> int | None:
         return None
     if task.memory < role.memory:  # another task of the role was killed before, while this one ran
         return role.memory
-    larger = -(-int(role.memory * growth.factor) // MIB) * MIB
-    memory = min(larger, growth.up_to)
+    memory = min(scale_memory(role.memory, growth.factor), growth.up_to)
     return memory if memory > role.memory else None
 
 

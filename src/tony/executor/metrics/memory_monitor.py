@@ -95,7 +95,7 @@ class MemoryMonitor:
         limit = f"limit {format_size(self._limit)}"
         if self.exceeded is not None:
             return f"ran out of memory ({limit}): {format_size(self.exceeded)} used, killed by the executor"
-        kills = _count_kills(self._process_tree) - self._kills_before - other_kills
+        kills = self._count_own_kills(other_kills)
         if kills <= 0:
             return ""
         victims = f"{kills} process{'' if kills == 1 else 'es'}"
@@ -113,15 +113,23 @@ class MemoryMonitor:
         used = f"at {format_size(peak)} of its {limit} " if peak else ""
         return f"ran out of memory: the machine had none left; {used}{victims} killed by the kernel"
 
-    def describe_kills(self, peak: int | None) -> str:
-        """Return what the kernel counted of processes killed for memory since the start; empty if it killed none."""
-        kills = _count_kills(self._process_tree) - self._kills_before
+    def describe_kills(self, peak: int | None, other_kills: int = 0) -> str:
+        """Return what the kernel counted of processes killed for memory since the start; empty if it killed none.
+
+        Args:
+            peak: peak usage in bytes.
+            other_kills: as for `describe`.
+        """
+        kills = self._count_own_kills(other_kills)
         if kills <= 0:
             return ""
         if not self._process_tree.folders:
             return f"vmstat: oom_kill +{kills} on this machine"
         used = f", peak {format_size(peak)}" if peak else ""
         return f"cgroup memory: oom_kill +{kills} (limit {format_size(self._limit)}{used})"
+
+    def _count_own_kills(self, other_kills: int) -> int:
+        return _count_kills(self._process_tree) - self._kills_before - other_kills
 
     def _was_reached(self, peak: int | None) -> bool:
         """Return True if the kernel killed because of the limit, not because the machine ran out of memory."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
+from typing import NamedTuple
 
 from tony import clock
 from tony.diagnosis.line_rules import find_rule
@@ -28,6 +29,21 @@ _KILLED = re.compile(r"\bKilled process (\d+) \(")
 _OOM_GROUP = re.compile(r"^oom-kill:.*\btask_memcg=([^,]+),task=[^,]*,pid=(\d+)")
 #: An error of an NVIDIA GPU.
 _XID = re.compile(r"^NVRM: Xid \(")
+_XID_PID = re.compile(r"\bpid='?(\d+)")
+#: Seconds before the end in which an error of a GPU may belong to the program, if no process is named.
+_XID_SECONDS = 60.0
+
+
+class KernelLines(NamedTuple):
+    """Lines of the kernel.
+
+    Attributes:
+        own: about the program.
+        nearby: about GPUs of the machine shortly before the program's end: perhaps those of another program.
+    """
+
+    own: Sequence[EvidenceLine]
+    nearby: Sequence[EvidenceLine]
 
 
 class KernelWatch:
@@ -41,28 +57,32 @@ class KernelWatch:
 
     def __init__(self, groups: Sequence[str], places: Sequence[str], *, has_gpus: bool) -> None:
         self._groups = groups
-        self._places = tuple(dict.fromkeys((*places, "/dev/shm", os.environ.get("TMPDIR", "/tmp"))))
+        self._places = tuple(dict.fromkeys((*places, "/dev/shm")))
         self._has_gpus = has_gpus
         self._started_at = clock.monotonic()
         self._hits_before = container_cgroup.count_process_limit_hits(groups)
 
-    def collect(self, pids: Collection[int], memory_kills: str) -> Sequence[EvidenceLine]:
+    def collect(self, pids: Collection[int], memory_kills: str, environment: Mapping[str, str]) -> KernelLines:
         """Return a line for each fact. May block: a place may be on a server.
 
         Args:
             pids: processes of the program.
             memory_kills: what is known of processes killed for memory; empty if none were.
+            environment: of the program.
         """
         texts = [memory_kills] if memory_kills else []
         hits = container_cgroup.count_process_limit_hits(self._groups) - self._hits_before
         if hits > 0:
             texts.append(f"cgroup pids: max +{hits}: the limit of processes (pids.max) was exceeded")
-        texts += filter(None, map(describe_full_disk, self._places))
-        texts += self._select_messages(kernel_log.read_messages(clock.monotonic() - self._started_at), pids)
-        return [_build_line(text) for text in texts]
+        places = dict.fromkeys((*self._places, environment.get("TMPDIR") or "/tmp"))
+        texts += filter(None, map(describe_full_disk, places))
+        elapsed = clock.monotonic() - self._started_at
+        own = self._select_messages(kernel_log.read_messages(elapsed), pids)
+        nearby = self._select_gpu_errors(kernel_log.read_messages(min(elapsed, _XID_SECONDS)), own)
+        return KernelLines([_build_line(text) for text in (*texts, *own)], [_build_line(text) for text in nearby])
 
     def _select_messages(self, messages: Sequence[str], pids: Collection[int]) -> Sequence[str]:
-        """Return those about the program: by its processes, its control group, or its GPUs."""
+        """Return those about the program: by its processes, or its control group."""
         names = {PurePath(group).name for group in self._groups}
         killed = {
             match[2] for text in messages if (match := _OOM_GROUP.match(text)) and PurePath(match[1]).name in names
@@ -71,9 +91,14 @@ class KernelWatch:
         found = [
             f"kmsg: {text}"
             for text in messages
-            if ((match := _KILLED.search(text)) and match[1] in own) or (self._has_gpus and _XID.match(text))
+            if (match := _KILLED.search(text) or (_XID.match(text) and _XID_PID.search(text))) and match[1] in own
         ]
         return list(dict.fromkeys(found))[-_MAX_LOG_LINES:]
+
+    def _select_gpu_errors(self, messages: Sequence[str], own: Sequence[str]) -> Sequence[str]:
+        """Return errors of GPUs that are not among the program's own messages."""
+        found = [f"kmsg: {text}" for text in messages if self._has_gpus and _XID.match(text)]
+        return [text for text in dict.fromkeys(found) if text not in own][-_MAX_LOG_LINES:]
 
 
 def describe_full_disk(folder: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tony.linux.file_readiness import wait_readable
 from tony.protocol.remote_program_messages import MAX_PIECE_BYTES, ProgramStream, WindowSize, build_piece
@@ -37,7 +37,12 @@ def open_terminal(size: WindowSize) -> tuple[dict[ProgramStream, int], Sequence[
         OSError: there are too many open files, or no terminals.
     """
     own, other = os.openpty()
-    set_window_size(other, size)
+    try:
+        set_window_size(other, size)
+    except (OSError, termios.error) as error:  # the latter is no OSError
+        os.close(own)
+        os.close(other)
+        raise OSError(*error.args) from error
     return {ProgramStream.INPUT: own, ProgramStream.OUTPUT: own}, (other, other, other)
 
 
@@ -47,8 +52,14 @@ def set_window_size(number: int, size: WindowSize) -> None:
     termios.tcsetwinsize(number, (limited.rows, limited.columns))
 
 
-async def send_output(number: int, stream: ProgramStream, connection: RpcConnection) -> None:
-    """Send what the program writes, as fast as the client takes it, until no process can write."""
+async def send_output(
+    number: int, stream: ProgramStream, connection: RpcConnection, on_sent: Callable[[], None]
+) -> None:
+    """Send what the program writes, as fast as the client takes it, until no process can write.
+
+    Args:
+        on_sent: called each time that the client has taken something.
+    """
     while not connection.is_finished:
         await wait_readable(number)
         try:
@@ -61,3 +72,4 @@ async def send_output(number: int, stream: ProgramStream, connection: RpcConnect
             return
         connection.send_frame(build_piece(stream, data).frame)
         await connection.drain()
+        on_sent()

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import termios
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,6 +41,7 @@ from tony.protocol.remote_program_messages import (
 from tony.protocol.tunnel_messages import EndTunnel
 from tony.rpc.connection import RpcConnection
 
+_FIRST = asyncio.FIRST_COMPLETED
 #: Set in all processes of a remote program.
 _MARKER = "TONY_REMOTE_PROGRAM"
 #: Variables of the task's program that do not hold on a terminal of the client's size.
@@ -49,6 +51,8 @@ _SHELLS = ("bash", "sh")
 _GRACE_SECONDS = 1.0
 #: Seconds that processes which the program has left behind may still write, such as the end of a pipeline.
 _DRAIN_SECONDS = 1.0
+#: Seconds after the exit without progress after which a client is given up.
+_CLIENT_SECONDS = 60.0
 #: A signal's exit code in a shell is 128 and its number.
 _SIGNAL_BASE = 128
 
@@ -74,6 +78,7 @@ class RemoteProgram:
         self._input: deque[memoryview] = deque()
         self._input_size = 0
         self._input_ended = False
+        self._sent_count = 0
         self._input_changed = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
         self._reason = ""
@@ -131,17 +136,16 @@ class RemoteProgram:
         receiving = loop.create_task(self._receive(connection))
         feeding = loop.create_task(self._feed(connection))
         pumps = [
-            loop.create_task(send_output(number, stream, connection))
+            loop.create_task(send_output(number, stream, connection, self._on_sent))
             for stream, number in self._files.items()
             if stream is not ProgramStream.INPUT
         ]
         try:
             either: set[asyncio.Future[Any]] = {receiving, self._exit_code}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if self._exit_code.done():
-                await self._wait_for_output(pumps, receiving)
+            await asyncio.wait(either, return_when=_FIRST)
+            if self._exit_code.done() and await self._wait_for_output(pumps, receiving):
                 connection.send(RemoteProgramExited(code=self._exit_code.result(), reason=self._reason))
-                await receiving  # the client closes when it has all
+                await asyncio.wait({receiving}, timeout=_CLIENT_SECONDS)  # the client closes when it has all
         finally:
             for each in (receiving, feeding, *pumps):
                 each.cancel()
@@ -152,14 +156,27 @@ class RemoteProgram:
             self.hang_up("its client has disconnected")
             await self.wait_ended()
 
-    async def _wait_for_output(self, pumps: Sequence[asyncio.Task[None]], receiving: asyncio.Task[None]) -> None:
-        """Wait until all output is sent, or the client is gone. End processes that are left behind."""
+    async def _wait_for_output(self, pumps: Sequence[asyncio.Task[None]], receiving: asyncio.Task[None]) -> bool:
+        """Wait until all output is sent, or the client is gone. End processes that are left behind.
+
+        Returns:
+            False if the client is connected and takes no more.
+        """
         await asyncio.wait(pumps, timeout=_DRAIN_SECONDS)
         if self._list_processes():
             self.hang_up("")
             await self.wait_ended()
         for each in pumps:
-            await asyncio.wait({each, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            before, done = -1, False
+            while not done:
+                if before == self._sent_count:
+                    return False
+                before = self._sent_count
+                done = bool((await asyncio.wait({each, receiving}, timeout=_CLIENT_SECONDS, return_when=_FIRST))[0])
+        return True
+
+    def _on_sent(self) -> None:
+        self._sent_count += 1
 
     async def _receive(self, connection: RpcConnection) -> None:
         """Obey the client until it is gone."""
@@ -220,14 +237,13 @@ class RemoteProgram:
 
     def _resize(self, size: WindowSize) -> None:
         if self._has_terminal:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, termios.error):
                 set_window_size(self._files[ProgramStream.INPUT], size)
 
     @property
-    def was_killed(self) -> bool:
-        """Return True if it died of SIGKILL, or is a shell whose last command did, and tony has not ended it."""
-        is_killed = self._exit_code.done() and self._exit_code.result() == _SIGNAL_BASE + signal.SIGKILL
-        return is_killed and not self._reason
+    def has_exited(self) -> bool:
+        """Return True if its first process has exited; its client may still take output."""
+        return self._exit_code.done()
 
     # --- end ------------------------------------------------------------------------------------------------------
 

@@ -34,10 +34,6 @@ _NOT_EXECUTABLE = 126
 class RemotePrograms:
     """The remote programs of one executor.
 
-    Attributes:
-        memory_kill_count: how many the kernel has killed at the memory limit of the task's control group: these do not
-            explain a failure of the task's own program.
-
     Args:
         reach: the current address of the application master.
         find_environment: returns the environment of the task's program; None if that does not run, or is stopping.
@@ -61,11 +57,12 @@ class RemotePrograms:
         self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: set[RemoteProgram] = set()
-        self.memory_kill_count = 0
+        self._kill_count = 0
+        self._kills_before = 0
 
     def start(self, message: StartRemoteProgram) -> None:
         """Start a program and serve its client, or answer why not."""
-        if len(self._tasks) >= MAX_REMOTE_PROGRAMS:
+        if len(self._tasks) - sum(each.has_exited for each in self._running) >= MAX_REMOTE_PROGRAMS:
             self._refuse(
                 message,
                 f"{MAX_REMOTE_PROGRAMS} programs of `tony exec` and `tony shell`, the maximum, run in "
@@ -75,6 +72,19 @@ class RemotePrograms:
         task = asyncio.get_running_loop().create_task(self._serve(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    @property
+    def is_any_running(self) -> bool:
+        """Return True while there is a remote program."""
+        return bool(self._running)
+
+    @property
+    def memory_kill_count(self) -> int:
+        """Return how many processes the kernel has killed for memory in the task's control group while one ran.
+
+        They do not explain a failure of the task's own program: who types in a shell may have loaded too much.
+        """
+        return self._kill_count + (self._count_kills() - self._kills_before if self._running else 0)
 
     def owns(self, pid: int) -> bool:
         """Return True if a process belongs to a remote program."""
@@ -140,16 +150,21 @@ class RemotePrograms:
             self._refuse(message, f"the program was not started: {reason}")
             return
         log.info("remote program %d started", program.pid)
+        if not self._running:
+            self._kills_before = self._count_kills()
         self._running.add(program)
-        kills_before = container_cgroup.oom_kills(self._process_tree.folders)
         try:
             connection.send(JoinTunnel(tunnel=message.tunnel, address=f"pid {program.pid}"))
             await program.serve(connection)
         finally:
+            count = self.memory_kill_count
             self._running.discard(program)
-            if program.was_killed and container_cgroup.oom_kills(self._process_tree.folders) > kills_before:
-                self.memory_kill_count += 1
+            if not self._running:
+                self._kill_count = count
             log.info("remote program %d ended", program.pid)
+
+    def _count_kills(self) -> int:
+        return container_cgroup.oom_kills(self._process_tree.folders)
 
     def _explain_not_running(self) -> str:
         return f"the program of {self._context.task.id} does not run, or is stopping"
