@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tony.linux.file_readiness import wait_readable
 from tony.protocol.remote_program_messages import MAX_PIECE_BYTES, ProgramStream, WindowSize, build_piece
@@ -52,14 +52,8 @@ def set_window_size(number: int, size: WindowSize) -> None:
     termios.tcsetwinsize(number, (limited.rows, limited.columns))
 
 
-async def send_output(
-    number: int, stream: ProgramStream, connection: RpcConnection, on_sent: Callable[[], None]
-) -> None:
-    """Send what the program writes, as fast as the client takes it, until no process can write.
-
-    Args:
-        on_sent: called each time that the client has taken something.
-    """
+async def send_output(number: int, stream: ProgramStream, connection: RpcConnection) -> None:
+    """Send what the program writes, as fast as the client takes it, until no process can write."""
     while not connection.is_finished:
         await wait_readable(number)
         try:
@@ -72,4 +66,3 @@ async def send_output(
             return
         connection.send_frame(build_piece(stream, data).frame)
         await connection.drain()
-        on_sent()

@@ -41,7 +41,6 @@ from tony.protocol.remote_program_messages import (
 from tony.protocol.tunnel_messages import EndTunnel
 from tony.rpc.connection import RpcConnection
 
-_FIRST = asyncio.FIRST_COMPLETED
 #: Set in all processes of a remote program.
 _MARKER = "TONY_REMOTE_PROGRAM"
 #: Variables of the task's program that do not hold on a terminal of the client's size.
@@ -51,8 +50,6 @@ _SHELLS = ("bash", "sh")
 _GRACE_SECONDS = 1.0
 #: Seconds that processes which the program has left behind may still write, such as the end of a pipeline.
 _DRAIN_SECONDS = 1.0
-#: Seconds after the exit without progress after which a client is given up.
-_CLIENT_SECONDS = 60.0
 #: A signal's exit code in a shell is 128 and its number.
 _SIGNAL_BASE = 128
 
@@ -78,7 +75,6 @@ class RemoteProgram:
         self._input: deque[memoryview] = deque()
         self._input_size = 0
         self._input_ended = False
-        self._sent_count = 0
         self._input_changed = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
         self._reason = ""
@@ -136,16 +132,17 @@ class RemoteProgram:
         receiving = loop.create_task(self._receive(connection))
         feeding = loop.create_task(self._feed(connection))
         pumps = [
-            loop.create_task(send_output(number, stream, connection, self._on_sent))
+            loop.create_task(send_output(number, stream, connection))
             for stream, number in self._files.items()
             if stream is not ProgramStream.INPUT
         ]
         try:
             either: set[asyncio.Future[Any]] = {receiving, self._exit_code}
-            await asyncio.wait(either, return_when=_FIRST)
-            if self._exit_code.done() and await self._wait_for_output(pumps, receiving):
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self._exit_code.done():
+                await self._wait_for_output(pumps, receiving)
                 connection.send(RemoteProgramExited(code=self._exit_code.result(), reason=self._reason))
-                await asyncio.wait({receiving}, timeout=_CLIENT_SECONDS)  # the client closes when it has all
+                await receiving  # the client closes when it has all
         finally:
             for each in (receiving, feeding, *pumps):
                 each.cancel()
@@ -156,27 +153,14 @@ class RemoteProgram:
             self.hang_up("its client has disconnected")
             await self.wait_ended()
 
-    async def _wait_for_output(self, pumps: Sequence[asyncio.Task[None]], receiving: asyncio.Task[None]) -> bool:
-        """Wait until all output is sent, or the client is gone. End processes that are left behind.
-
-        Returns:
-            False if the client is connected and takes no more.
-        """
+    async def _wait_for_output(self, pumps: Sequence[asyncio.Task[None]], receiving: asyncio.Task[None]) -> None:
+        """Wait until all output is sent, or the client has disconnected. End processes that are left behind."""
         await asyncio.wait(pumps, timeout=_DRAIN_SECONDS)
         if self._list_processes():
             self.hang_up("")
             await self.wait_ended()
         for each in pumps:
-            before, done = -1, False
-            while not done:
-                if before == self._sent_count:
-                    return False
-                before = self._sent_count
-                done = bool((await asyncio.wait({each, receiving}, timeout=_CLIENT_SECONDS, return_when=_FIRST))[0])
-        return True
-
-    def _on_sent(self) -> None:
-        self._sent_count += 1
+            await asyncio.wait({each, receiving}, return_when=asyncio.FIRST_COMPLETED)
 
     async def _receive(self, connection: RpcConnection) -> None:
         """Obey the client until it is gone."""

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 #: Maximum number of remote programs of one task at one time.
 MAX_REMOTE_PROGRAMS = 8
+#: Maximum number of clients of one task, most of which still read what an exited program has printed.
+_MAX_CLIENTS = 32
 #: Exit codes of a shell for a program that is not found, and for one that cannot be executed.
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
@@ -62,7 +64,8 @@ class RemotePrograms:
 
     def start(self, message: StartRemoteProgram) -> None:
         """Start a program and serve its client, or answer why not."""
-        if len(self._tasks) - sum(each.has_exited for each in self._running) >= MAX_REMOTE_PROGRAMS:
+        open_count = len(self._tasks) - sum(each.has_exited for each in self._running)
+        if open_count >= MAX_REMOTE_PROGRAMS or len(self._tasks) >= _MAX_CLIENTS:
             self._refuse(
                 message,
                 f"{MAX_REMOTE_PROGRAMS} programs of `tony exec` and `tony shell`, the maximum, run in "
