@@ -171,7 +171,15 @@ def test_nothing_outlives_its_client(master: Master, running: Guest, stubborn: b
     trap = "trap '' HUP TERM;" if stubborn else ""
     end = bash(master, f"{trap} setsid sleep 3601 & sleep 3602 & echo up; wait")
     end.wait_read("up")
-    before = set(running.programs())
+    sleeps = {"sleep 3601", "sleep 3602"}
+
+    def find_started() -> set[int] | None:
+        """Return the processes once both have become the program that they are to be."""
+        pids = set(running.programs())
+        commands = {process.command_of(pid) for pid in pids}
+        return pids if all(any(sleep in command for command in commands) for sleep in sleeps) else None
+
+    before = block_until(find_started)
     end.hang_up()
     left = block_until(lambda: set(running.programs()) if not process.is_alive(end.pid) else None)
     master.until(lambda: all("sleep 3600" in process.command_of(pid) for pid in running.programs()))
