@@ -9,13 +9,13 @@ import asyncio
 import logging
 import math
 import os
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
+from tony.am.attempt_progress import MAX_INTERVALS, AttemptProgress
 from tony.am.series_store import SeriesStore, Track
 from tony.am.stall_detection import FEWEST_STEP_PAUSES, ActivityRecord, StepPauses
 from tony.am.step_rate import StepRate
@@ -69,30 +69,6 @@ _MAX_WAITING_CHECKPOINTS = 10_000
 _MAX_EARLY_SAMPLES = 10_000
 #: Timeout of the last write in seconds.
 _LAST_WRITE_TIMEOUT_SECONDS = 10.0
-#: Intervals between reports of steps kept for each task attempt.
-_MAX_INTERVALS = 9
-
-
-@dataclass(slots=True)
-class _AttemptProgress:
-    """The progress of one task attempt.
-
-    Attributes:
-        best: the highest step of all task attempts before it; None if there was none.
-        rate: at which it makes steps now.
-        changed: since it was written.
-        reports: reports of steps so far.
-        intervals: seconds between the last of them.
-        longest: the longest pause between two reports so far.
-    """
-
-    progress: Progress
-    best: float | None
-    rate: StepRate
-    changed: bool = True
-    reports: int = 1
-    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_INTERVALS))
-    longest: float = 0.0
 
 
 class MetricsStore:
@@ -129,7 +105,7 @@ class MetricsStore:
         self.windows = UsageWindows()
         self.refused = 0
         self._names: dict[str, bool] = {}
-        self._attempts: dict[str, dict[tuple[int, int], _AttemptProgress]] = {}
+        self._attempts: dict[str, dict[tuple[int, int], AttemptProgress]] = {}
         self._saved: list[CheckpointRecord] = []
         self._checkpoints = 0
         self._writer: MetricsWriter | None = None
@@ -206,7 +182,7 @@ class MetricsStore:
         attempt.longest = max(attempt.longest, seen - progress.at)
         if seen - progress.at > _SAME_REPORT_SECONDS:
             count = max(1, message.step_reports - attempt.reports)
-            attempt.intervals.extend([(seen - progress.at) / count] * min(count, _MAX_INTERVALS))
+            attempt.intervals.extend([(seen - progress.at) / count] * min(count, MAX_INTERVALS))
         attempt.reports = max(attempt.reports, message.step_reports)
         last_at = max(seen, progress.at)
         if stalls != progress.stalls:
@@ -224,7 +200,7 @@ class MetricsStore:
         )
         attempt.changed = True
 
-    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> _AttemptProgress:
+    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> AttemptProgress:
         """Return the record of a task attempt, from its first reported step."""
         which = message.session, message.try_
         others = [each.progress.step for key, each in self._attempts[str(task.id)].items() if key < which]
@@ -244,7 +220,7 @@ class MetricsStore:
             behind=best is not None and first <= best,
             stalled_after=STALLED_AFTER_UNKNOWN_SECONDS,
         )
-        return _AttemptProgress(progress, best, StepRate(first_at, first))
+        return AttemptProgress(progress, best, StepRate(first_at, first))
 
     def _note_saved(self, task: Task, message: Sample, now: float) -> None:
         for checkpoint in message.saved:
@@ -266,7 +242,7 @@ class MetricsStore:
         which = message.session, message.try_
         if which not in attempts:
             nothing = Progress(str(task.id), *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
-            attempts[which] = _AttemptProgress(nothing, None, StepRate(0.0, 0.0))
+            attempts[which] = AttemptProgress(nothing, None, StepRate(0.0, 0.0))
         attempt = attempts[which]
         attempt.progress, attempt.changed = replace(attempt.progress, unlisted=attempt.progress.unlisted + took), True
 
@@ -403,7 +379,7 @@ class MetricsStore:
         finally:
             await to_thread(copy.unlink, missing_ok=True)
 
-    def _take_changed(self) -> Iterator[_AttemptProgress]:
+    def _take_changed(self) -> Iterator[AttemptProgress]:
         return (attempt for attempts in self._attempts.values() for attempt in attempts.values() if attempt.changed)
 
     async def _write_batch(self, tracks: Sequence[Track], *, with_progress: bool) -> None:
@@ -495,7 +471,7 @@ class MetricsStore:
             attempts = self._attempts.setdefault(before.task, {})
             best = max((each.progress.step for each in attempts.values()), default=None)
             rate = StepRate(before.at, before.step)
-            attempts[before.session, before.try_] = _AttemptProgress(before, best, rate, changed=False)
+            attempts[before.session, before.try_] = AttemptProgress(before, best, rate, changed=False)
 
     async def _run_in_writer(self, work: Callable[[], T]) -> T:
         """Run one piece of work at a time; it continues if the caller is cancelled."""

@@ -312,8 +312,7 @@ class State:
         self._on_moved = on_moved
         # The AM attempt, its scheduler and its recovery:
         self.attempt = 0
-        self.am_pid = 0
-        self.am_host = ""
+        self.am_pid, self.am_host = 0, ""
         self.settings = ""
         self.accepted_wall = 0.0
         self.gangs = True

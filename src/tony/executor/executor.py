@@ -28,7 +28,8 @@ from tony.executor.program.program_environment import MARKER, find_task_secrets,
 from tony.executor.program.spawn import Reaper
 from tony.executor.program.watchdog import Watchdog
 from tony.executor.remote.remote_programs import RemotePrograms
-from tony.executor.task_run import ProgramRun, RunContext
+from tony.executor.run_context import RunContext
+from tony.executor.task_run import ProgramRun
 from tony.isolated_interpreter import settle
 from tony.linux.port_reservation import PortsExhaustedError
 from tony.model.log_name import STACKS
@@ -112,14 +113,7 @@ class Executor:
         self._rendezvous = Rendezvous(task.meeting, context.container.work_folder, self._reaper)
         marker = f"{MARKER}={context.container.marker}"
         process_tree = ProcessTree(marker, context.container.cgroup, self._list_helpers)
-        self._remote_programs = RemotePrograms(
-            context,
-            reach,
-            process_tree,
-            self._reaper,
-            lambda: self._run.find_environment() if self._run else None,
-            lambda failed: self._connection.send(failed),
-        )
+        self._remote_programs = self._create_remote_programs(context, reach, process_tree)
         self._run_context = RunContext(
             context=context,
             environment=environment,
@@ -139,17 +133,7 @@ class Executor:
         self._reach = reach
         self._protocol = SessionProtocol(_attach_message(task), task.session)
         self._lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
-        self._connection = AmConnection(
-            self._protocol,
-            self._lease,
-            connect,
-            clock,
-            self._build_heartbeat,
-            self._perform,
-            on_disconnect=self._readers.forget,
-            on_renew=self._extend_watchdog,
-            before_reports=self._outbox.catch_up,
-        )
+        self._connection = self._create_connection(connect)
         self._queue: asyncio.Queue[Prepare | StartProgram | _ExecutorEnd] = asyncio.Queue()
         self._run: ProgramRun | None = None
         self._stop_early: StopProgram | None = None
@@ -161,6 +145,31 @@ class Executor:
         self._has_board = context.task.board is None
         self._ending = False
         self._watchdog_from = -_WATCHDOG_PAUSE_SECONDS
+
+    def _create_remote_programs(
+        self, context: LaunchContext, reach: Reach, process_tree: ProcessTree
+    ) -> RemotePrograms:
+        return RemotePrograms(
+            context,
+            reach,
+            process_tree,
+            self._reaper,
+            lambda: self._run.find_environment() if self._run else None,
+            lambda failed: self._connection.send(failed),
+        )
+
+    def _create_connection(self, connect: Connect) -> AmConnection:
+        return AmConnection(
+            self._protocol,
+            self._lease,
+            connect,
+            clock,
+            self._build_heartbeat,
+            self._perform,
+            on_disconnect=self._readers.forget,
+            on_renew=self._extend_watchdog,
+            before_reports=self._outbox.catch_up,
+        )
 
     async def run(self) -> int:
         """Run until the executor is released, told to exit, or out of contact for too long; return the exit code."""

@@ -12,22 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from resource import struct_rusage
-from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.diagnosis.evidence_selection import add_kernel_lines
 from tony.executor.metrics.memory_monitor import MemoryMonitor
-from tony.executor.metrics.metrics_sampler import MetricsSampler, Outbox
+from tony.executor.metrics.metrics_sampler import MetricsSampler, open_devices
 from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
-from tony.executor.network.port_reservation import TaskPorts
-from tony.executor.output.log_serving import LogReaders
 from tony.executor.output.output_capture import Output
-from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program import progress_folder
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, explain_missing_file
 from tony.executor.program.kernel_evidence import KernelWatch
 from tony.executor.program.printed_values import Exports
-from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import (
     MARKER,
     LaunchFailedError,
@@ -38,8 +33,8 @@ from tony.executor.program.program_environment import (
     find_summaries_folder,
     find_task_secrets,
 )
-from tony.executor.program.spawn import Reaper, make_executable, spawn
-from tony.executor.remote.remote_programs import RemotePrograms
+from tony.executor.program.spawn import make_executable, spawn
+from tony.executor.run_context import RunContext
 from tony.frameworks import registry as frameworks
 from tony.frameworks.framework_interface import TaskView
 from tony.linux import os_errors, process
@@ -51,11 +46,6 @@ from tony.model.log_name import LogName
 from tony.model.masking import SecretMask
 from tony.model.program_exit import ExitReason, ExitStatus
 from tony.protocol.executor_messages import StartProgram
-from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
-
-if TYPE_CHECKING:
-    from tony.executor.metrics.gpu_metrics import Devices
-    from tony.executor.program.hadoop_classpath import HadoopClasspath
 
 log = logging.getLogger(__name__)
 
@@ -74,32 +64,6 @@ _KERNEL_SECONDS = 2.0
 _MAX_MESSAGE_CHARACTERS = 2000
 #: The kernel's unit of `ru_maxrss`, in bytes.
 _KIB = 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
-    """What all task attempts of an executor share: its launch context, helpers, and settings that the AM may change.
-
-    Attributes:
-        environment: the executor's own.
-        point_out: reports processes of the program to the watchdog that it does not find by itself.
-        sample_interval, step_interval: return the current seconds between two samples, and between reports of steps.
-    """
-
-    context: LaunchContext
-    environment: Mapping[str, str]
-    process_tree: ProcessTree
-    ports: TaskPorts
-    reaper: Reaper
-    writer: WriterThread
-    readers: LogReaders
-    point_out: Callable[[Sequence[int]], None]
-    outbox: Outbox
-    sample_interval: Callable[[], float]
-    mask: SecretMask
-    step_interval: Callable[[], float]
-    remote_programs: RemotePrograms
-    classpath: HadoopClasspath | None = None
 
 
 @dataclass(slots=True)
@@ -289,7 +253,7 @@ class ProgramRun:
             pattern=self._task.role_settings.progress_pattern,
             streams=(output.out, output.err),
             summaries=find_summaries_folder(self._task, self._container, self._build_task_view()),
-            devices=_open_devices(self._task, self._container),
+            devices=open_devices(self._task, self._container),
         )
 
     def _launch(self, classpath: str | None) -> Output:
@@ -526,14 +490,6 @@ class ProgramRun:
         unmarked = self._process_tree.select_unmarked(pids)
         if unmarked:
             self._run_context.point_out(unmarked)
-
-
-def _open_devices(task: TaskPart, container: ContainerPart) -> Devices | None:
-    if not task.gpus:
-        return None
-    from tony.executor.metrics.gpu_metrics import Devices  # late: most tasks have none
-
-    return Devices(container.gpu_devices)
 
 
 def _compute_seconds_between(started_at: float, then: float) -> float:

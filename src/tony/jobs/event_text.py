@@ -108,8 +108,7 @@ def describe(event: ev.Event) -> str:
         case ev.DeadlinePassed(deadline=deadline):
             return f"{deadline}{_DEADLINES.get(deadline.kind, '')}"
         case ev.ActionFailed():
-            on = event.task or event.container or ""
-            return f"{event.action} {on}: {event.cause}"
+            return f"{event.action} {event.task or event.container or ''}: {event.cause}"
         case ev.Snapshot():
             return f"state digest {event.digest[:12]}; a replay of this log must give the same"
         case _:

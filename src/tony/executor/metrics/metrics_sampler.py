@@ -20,6 +20,7 @@ from tony.executor.metrics.progress_listener import Advance, CheckpointReport, P
 from tony.linux.process_usage import ProcessUsage
 from tony.linux.thread_pools import to_thread
 from tony.protocol.executor_messages import Sample, Saved
+from tony.protocol.launch import ContainerPart, TaskPart
 
 if TYPE_CHECKING:
     from tony.executor.metrics.gpu_metrics import Devices
@@ -296,3 +297,12 @@ def _create_summaries_reader(folder: Path | None) -> TensorBoardProgress | None:
     from tony.executor.metrics.tensorboard_progress import TensorBoardProgress  # late: most tasks write no summaries
 
     return TensorBoardProgress(folder, clock.wall())
+
+
+def open_devices(task: TaskPart, container: ContainerPart) -> Devices | None:
+    """Return the GPUs of a task; None if it has none."""
+    if not task.gpus:
+        return None
+    from tony.executor.metrics.gpu_metrics import Devices  # late: most tasks have none
+
+    return Devices(container.gpu_devices)
