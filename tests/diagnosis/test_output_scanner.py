@@ -88,9 +88,19 @@ def test_the_innermost_frame_of_the_users_code_is_kept() -> None:
         "json.decoder.JSONDecodeError: Expecting value\n"
     )
     (line,) = select_evidence([scan((1.0, text))], 2.0)
-    assert line.code_place == "data.py:5 in load"
+    assert line.code_place == "data.py:5 in load: json.loads(text)"
     (line,) = select_evidence([scan((1.0, f"{TRACEBACK}ValueError: x\n"))], 2.0)
-    assert line.code_place == "t.py:3"
+    assert line.code_place == "t.py:3: f()"
+
+
+def test_the_message_of_an_exception_may_come_below_a_second_stack() -> None:
+    stack = '\nDetected at node a/b defined at (most recent call last):\n  File "t.py", line 1, in f\n    m.fit(x)\n\n'
+    text = f"{TRACEBACK}tf.InvalidArgumentError: Graph execution error:\n{stack}Received a label value of 7\n\t [[b]]\n"
+    (line,) = select_evidence([scan((1.0, text))], 2.0)
+    assert line.text == "tf.InvalidArgumentError: Graph execution error: Received a label value of 7"
+    text = f"{TRACEBACK}RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s): a\n\tsize mismatch\n"
+    (line,) = select_evidence([scan((1.0, text))], 2.0)
+    assert line.text == "RuntimeError: Error(s) in loading state_dict for Net: Missing key(s): a"
 
 
 def test_an_exception_of_any_name_ends_a_traceback() -> None:

@@ -468,7 +468,7 @@ def _limit_status(status: ExitStatus) -> ExitStatus:
                 stream=line.stream[:_MAX_NAME],
                 text=line.text[:_MAX_SENTENCE],
                 rule=line.rule[:_MAX_NAME],
-                code_place=line.code_place[:_MAX_NAME],
+                code_place=line.code_place[:_MAX_SENTENCE],
             )
             for line in status.evidence[:MAX_EVIDENCE_LINES]
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from posixpath import basename
 
 from tony.diagnosis.library_files import is_library_file
@@ -36,6 +37,9 @@ _FRAME = re.compile(rb'File "([^"]+)", line (\d{1,9})(?:, in (\S+))?')
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 #: Ranks in front of a line: those of tony, and those of PyTorch.
 _LABELS = re.compile(rb"^(?:\[(?:rank)?\d+\]:? ?)*")
+#: Between an exception that only announces a message, such as `Graph execution error:`, and that message.
+_NO_MESSAGE = re.compile(rb"$|File \"|[~^]+$|<stack traces unavailable>|.*\(most recent call last\):?$")
+_MAX_LINES_TO_MESSAGE = 100
 #: Bytes of a line that are kept.
 MAX_LINE_BYTES = 500
 #: Lines kept from the beginning, and from the end.
@@ -47,19 +51,25 @@ class LineExaminer:
     """Examines lines in order, and keeps the first and the last of those that rules match.
 
     Attributes:
-        in_traceback: the next line belongs to a traceback, or ends it.
+        in_traceback: the next line belongs to a traceback, ends it, or may be the message of its exception.
     """
 
     def __init__(self, stream: str, rules: LineRules) -> None:
-        self.in_traceback = False
+        self._in_frames = False
         self._rules = rules
         self._stream = stream
         self._is_chained = self._is_handling = self._is_logged = False
         self._before = self._source = b""
         self._code_place = ""
+        self._is_code = False
         self._other_lines = 0
+        self._lines_to_message = 0
         self._first: list[RuleMatch] = []
         self._last: deque[RuleMatch] = deque(maxlen=_LAST_LINES)
+
+    @property
+    def in_traceback(self) -> bool:
+        return self._in_frames or self._lines_to_message > 0
 
     @property
     def found(self) -> Sequence[RuleMatch]:
@@ -81,38 +91,59 @@ class LineExaminer:
         bare = line[_LABELS.match(line).end() :]  # type: ignore[union-attr] # it matches anything
         bare = _GROUP.sub(b"", bare)
         if _TRACEBACK in bare:
-            self.in_traceback, self._other_lines, self._code_place = True, 0, ""
+            self._in_frames, self._other_lines, self._code_place = True, 0, ""
+            self._lines_to_message = 0
             self._is_logged = not self._is_chained and _CAUGHT.search(self._before) is not None
         elif bare.startswith(_CHAINED):
             self._is_chained, self._is_handling = True, bare.startswith(_RAISED_WHILE_HANDLING)
-        elif self.in_traceback:
+        elif self._in_frames:
             if bare[:1] in (b" ", b"\t", b"|", b"+", b"") or bare[:1] == b"^":
                 self._note_source(bare)
                 return
             is_exception = _EXCEPTION.match(bare) is not None
             self._other_lines += 1
-            self.in_traceback = not is_exception and self._other_lines < _MAX_OTHER_LINES
-            self._keep(line, bare, number, now, is_exception=is_exception)
+            self._in_frames = not is_exception and self._other_lines < _MAX_OTHER_LINES
+            is_kept = self._keep(line, bare, number, now, is_exception=is_exception)
+            self._lines_to_message = _MAX_LINES_TO_MESSAGE if is_kept and is_exception and bare.endswith(b":") else 0
         elif not (bare.startswith(b"  ") and _WARNING.search(self._before)):  # the source line that warned
-            self._keep(line, bare, number, now, is_exception=False)
+            is_kept = self._keep(line, bare, number, now, is_exception=False)
+            if self._lines_to_message:
+                self._note_message(bare.strip(), is_known=is_kept)
+
+    def _note_message(self, text: bytes, *, is_known: bool) -> None:
+        """Add a line to the exception in front of it, unless it belongs to a stack, or a rule matches it."""
+        self._lines_to_message -= 1
+        if is_known:
+            self._lines_to_message = 0
+        elif not _NO_MESSAGE.match(text) and not self._before.lstrip().startswith(b'File "'):
+            self._lines_to_message = 0
+            kept = self._last or self._first
+            whole = f"{kept[-1].text} {text.decode(errors='replace')}"
+            kept[-1] = replace(kept[-1], text=whole[:MAX_LINE_BYTES])
 
     def _note_source(self, bare: bytes) -> None:
-        """Remember the source line of the innermost frame, and the place of the innermost one of the user's code."""
+        """Remember the source line of the innermost frame, and the innermost place in the user's code with its line."""
         text = bare.strip()
         frame = _FRAME.match(text)
+        is_source = text and not text.startswith((b"File ", b"^", b"~", b"+", b"|"))
+        if is_source and self._is_code:
+            self._code_place += f": {text.decode(errors='replace')}"
+        self._is_code = False
         if frame and not is_library_file(path := frame[1].decode(errors="replace")):
             function = f" in {frame[3].decode(errors='replace')}" if frame[3] and frame[3] != b"<module>" else ""
             self._code_place = f"{basename(path)}:{int(frame[2])}{function}"
-        if text and not text.startswith((b"File ", b"^", b"~", b"+", b"|")):
+            self._is_code = True
+        if is_source:
             self._source = text
 
-    def _keep(self, line: bytes, bare: bytes, number: int, now: float, *, is_exception: bool) -> None:
+    def _keep(self, line: bytes, bare: bytes, number: int, now: float, *, is_exception: bool) -> bool:
+        """Keep a line if a rule matches it; return True if one does."""
         text = line.decode(errors="replace").rstrip()
         rule = self._rules.find(bare.decode(errors="replace").rstrip())
         if rule is None and is_exception:
             rule = find_rule("Exception")  # a class with any name ends a traceback
         if rule is None:
-            return
+            return False
         follows = is_exception and self._is_chained
         if follows and self._is_handling and not self._source.startswith(b"raise"):
             follows = not self._replace_lookup()
@@ -133,6 +164,7 @@ class LineExaminer:
             self._first.append(found)
         else:
             self._last.append(found)
+        return True
 
     def _replace_lookup(self) -> bool:
         """Forget the last exception if it only said that something is not there; return True if it did.

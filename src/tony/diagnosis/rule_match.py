@@ -16,7 +16,7 @@ class RuleMatch:
         follows: it is an exception raised while an earlier one, which was found too, was handled.
         was_caught: it is an exception that the program logged, or that Python ignored.
         is_exception: it ends a traceback.
-        code_place: file, line and function of the user's code that raised it; empty if it is no exception.
+        code_place: file, line, function and source line of the user's code that raised it; empty if it is no exception.
     """
 
     stream: str

@@ -30,7 +30,7 @@ class CitedLine:
         file: of the job's logs; `kernel` for what the kernel counted or logged.
         line: number of the line in the stream, from 1; 0 for lines that are not output.
         rule: the rule that it met.
-        code_place: `train.py:5 in load`, the user's code that raised the exception; may be empty.
+        code_place: `train.py:5 in load: rows[key]`, the user's code that raised the exception; may be empty.
     """
 
     task: TaskId
