@@ -187,6 +187,8 @@ class TestList:
             ["local-20260102-000000-0a1b2c", "digits", "succeeded"],
             [JOB, "digits", "failed"],
         ]
+        assert lines[0].endswith("REASON")
+        assert lines[2].endswith("worker:1 on here: exit code 3")
 
     def test_filters(self, tony: Tony, job: Recorded) -> None:
         """By state, name, user and time; several states are taken together."""

@@ -80,8 +80,9 @@ def format_decision(root_cause: RootCause) -> list[str]:
 
 
 def format_advice(root_cause: RootCause) -> list[str]:
-    """Return what to do; nothing if there is no advice."""
-    return [f"  What to do: {root_cause.advice}"] if root_cause.advice else []
+    """Return what to do, and the lines of the job file that may help; nothing if there is no advice."""
+    lines = [f"  What to do: {root_cause.advice}"] if root_cause.advice else []
+    return lines + (["  In the job file:", *(f"    {line}" for line in root_cause.patch)] if root_cause.patch else [])
 
 
 def format_evidence(root_cause: RootCause) -> list[str]:

@@ -44,7 +44,7 @@ class EvidenceLine:
         number: of the line in the stream, from 1; 0 for lines that are not output.
         ago: seconds from the line to the program's exit.
         rule: name of the rule that it met; empty for a frame.
-        code_place: `train.py:5 in load: rows[key]`, the user's code that raised the exception; empty if it is not known.
+        code_place: `train.py:5 in load: rows[key]`, the user's code that raised it; empty if it is not known.
     """
 
     stream: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,13 +25,15 @@ from tony.units import format_duration
 if TYPE_CHECKING:
     from tony.jobs.portal_client.client import PortalClient
 
-_HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER")
-#: Columns that are dropped when the terminal is too narrow, in this order: user, tasks, took, submitted, exit, name.
-_EXPENDABLE = (7, 3, 5, 4, 6, 1)
+_HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER", "REASON")
+#: Columns that are dropped when the terminal is too narrow, in this order: user, tasks, exit, took, submitted, name.
+_EXPENDABLE = (7, 3, 6, 5, 4, 1)
 #: Width of a name on a terminal; the other columns matter more.
 _MAX_NAME_CHARACTERS = 30
 #: Terminals narrower than this show only the end of a job id, as much of it as identifies the job.
 _NARROW = 60
+#: The modules of an exception class.
+_MODULES = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
 #: Default of -n with a portal, which may have a million jobs.
 _PORTAL_LIMIT = 50
 
@@ -146,6 +149,8 @@ def _show(heads: Sequence[JobHead]) -> None:
             others = max(map(len, names.values())) + max(len(head.state.value) for head in heads) + 4
             longest_name = min(_MAX_NAME_CHARACTERS, max(len("NAME"), columns - others))
     rows = [_HEADING, *(_format_row(head, names[head.job], longest_name) for head in heads)]
+    if (columns or _NARROW) < _NARROW or not any(row[-1] for row in rows[1:]):
+        rows = [row[:-1] for row in rows]
     say_all(format_table(rows, columns, _EXPENDABLE))
 
 
@@ -161,4 +166,13 @@ def _format_row(head: JobHead, job_id: str, longest_name: int | None) -> tuple[s
         "-" if until is None else format_duration(max(0.0, until - head.submitted)),
         "-" if head.exit_code is None else str(head.exit_code),
         escape(head.user),
+        escape(_format_reason(head)),
     )
+
+
+def _format_reason(head: JobHead) -> str:
+    """Return why a job failed: the error of its program, if the reason names it; empty if it did not fail."""
+    if head.damaged or head.state is not JobState.FAILED:
+        return head.damaged
+    is_in_reason = head.error_line and head.error_line in head.reason
+    return _MODULES.sub("", head.error_line) if is_in_reason else head.reason

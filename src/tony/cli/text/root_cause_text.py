@@ -27,8 +27,6 @@ def format_root_cause(report: JobReport, root_cause: RootCause, *, is_past: bool
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
     lines += [*format_decision(root_cause), *format_advice(root_cause)]
-    if root_cause.patch:
-        lines += ["  In the job file:", *(f"    {line}" for line in root_cause.patch)]
     if root_cause.root_task:
         session = f" --session {root_cause.session}" if is_past else ""
         lines.append(f"  Look further: tony logs {report.job} {root_cause.root_task}{session}")

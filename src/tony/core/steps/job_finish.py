@@ -16,6 +16,7 @@ from tony.core.steps import container_demand, containers, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import ExitCode
 from tony.model.failure import EXIT_CODES, Failure, FailureCause
+from tony.model.ids import TaskId, format_task_ranges
 from tony.model.states import JobState
 
 _LAST_MOVE: Mapping[JobState, JobMove] = {
@@ -39,6 +40,7 @@ _PROGRAM_CAUSES = frozenset(
 _TIME_LIMITS = frozenset({FailureCause.EXECUTION_TIMEOUT, FailureCause.JOB_TIMEOUT, FailureCause.HANG})
 #: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
 _MAX_OTHER_FAILURES = 20
+_MAX_TASK_RANGES = 5
 
 
 def on_kill(ctx: StepContext, event: ev.KillRequested) -> None:
@@ -149,10 +151,23 @@ def select_root_cause(state: State, decided: Failure) -> Failure:
     if decided.cause in _PROGRAM_CAUSES:
         first = select_first_failure([f for f in state.failures if f.cause in _PROGRAM_CAUSES] or [decided])
     others = [f for f in state.failures if f is not first]
-    more = len(others) - _MAX_OTHER_FAILURES
-    lines = [f.reason for f in others[:_MAX_OTHER_FAILURES]] + ([f"and {more} more"] if more > 0 else [])
     consequences = tuple(dict.fromkeys(f.task for f in others[:_MAX_OTHER_FAILURES] if f.task and f.is_consequence))
-    return replace(first, others=tuple(lines), consequences=consequences)
+    return replace(first, others=_list_others(first, others), consequences=consequences)
+
+
+def _list_others(first: Failure, others: Sequence[Failure]) -> tuple[str, ...]:
+    """Return one line for each further failure; tasks with the same error as the first one share a line."""
+    tasks: list[TaskId] = []
+    lines: list[str] = []
+    for failure in others:
+        if failure.task and failure.error_line and failure.error_line == first.error_line:
+            tasks.append(failure.task)
+        else:
+            lines.append(failure.reason)
+    if tasks:
+        lines.insert(0, f"{format_task_ranges(sorted(tasks), _MAX_TASK_RANGES)}: the same error")
+    more = len(lines) - _MAX_OTHER_FAILURES
+    return (*lines[:_MAX_OTHER_FAILURES], f"and {more} more") if more > 0 else tuple(lines)
 
 
 def select_first_failure(failures: Sequence[Failure]) -> Failure:
