@@ -501,7 +501,7 @@ def test_the_list_shows_the_line_that_proves_a_failure(tmp_path: Path) -> None:
     _fail(keep(home, JOB))
     _fail_with_evidence(home)
     app = _app(home)
-    assert "<code>KeyError: &#39;y&#39;</code>" in fetch(app, "/").text
+    assert '<span class="reason">KeyError: &#39;y&#39;</span>' in fetch(app, "/").text
     assert JOB in fetch(app, "/?text=KeyError").text
     assert JOB not in fetch(app, "/?text=ValueError").text
 
@@ -513,7 +513,7 @@ def _fail_with_evidence(home: Home) -> Failure:
     assert report.failure is not None
     line = EvidenceLine(stream="err", number=7, text="KeyError: 'y'", ago=0.1, rule="python-exception")
     diagnosis = Diagnosis(kind=FailureKind.USER_CODE, meaning=LineMeaning.CAUSE, retry=True, evidence=(line,))
-    failure = replace(report.failure, diagnosis=diagnosis)
+    failure = replace(report.failure, reason=f"worker:1: exit code 3: {line.text}", diagnosis=diagnosis)
     write_summary(folder, replace(report, failure=failure))
     return failure
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
+
+#: Characters of an error line by which it is found in a reason, which may be cut.
+_QUOTED_CHARACTERS = 80
+#: The modules of an exception class.
+_MODULES = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,14 @@ class JobHead:
     editors: tuple[str, ...] = ()
     pinned: bool = False
     damaged: str = ""
+
+    @property
+    def short_reason(self) -> str:
+        """Why the job failed: the error of its program, if the reason quotes it; empty if it did not fail."""
+        if self.damaged or self.state is not JobState.FAILED:
+            return self.damaged
+        is_quoted = self.error_line and self.error_line[:_QUOTED_CHARACTERS] in self.reason
+        return _MODULES.sub("", self.error_line) if is_quoted else self.reason
 
 
 def head_of_report(report: JobReport) -> JobHead:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -32,8 +31,6 @@ _EXPENDABLE = (7, 3, 6, 5, 4, 1)
 _MAX_NAME_CHARACTERS = 30
 #: Terminals narrower than this show only the end of a job id, as much of it as identifies the job.
 _NARROW = 60
-#: The modules of an exception class.
-_MODULES = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
 #: Default of -n with a portal, which may have a million jobs.
 _PORTAL_LIMIT = 50
 
@@ -166,13 +163,5 @@ def _format_row(head: JobHead, job_id: str, longest_name: int | None) -> tuple[s
         "-" if until is None else format_duration(max(0.0, until - head.submitted)),
         "-" if head.exit_code is None else str(head.exit_code),
         escape(head.user),
-        escape(_format_reason(head)),
+        escape(head.short_reason),
     )
-
-
-def _format_reason(head: JobHead) -> str:
-    """Return why a job failed: the error of its program, if the reason names it; empty if it did not fail."""
-    if head.damaged or head.state is not JobState.FAILED:
-        return head.damaged
-    is_in_reason = head.error_line and head.error_line in head.reason
-    return _MODULES.sub("", head.error_line) if is_in_reason else head.reason
