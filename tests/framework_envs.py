@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,16 @@ def has_torch() -> bool:
     return (
         subprocess.run([DEBIAN_PYTHON, "-c", "import torch, sklearn"], capture_output=True, check=False).returncode == 0
     )
+
+
+@cache
+def find_recording_torch() -> str | None:
+    """Return an interpreter whose PyTorch records collective operations of gloo; TEST_TORCH may name one."""
+    for python in (os.environ.get("TEST_TORCH", ""), DEBIAN_PYTHON):
+        test = [python, "-c", "from torch._C._distributed_c10d import _dump_fr_trace_json"]
+        if Path(python).is_file() and subprocess.run(test, capture_output=True, check=False).returncode == 0:
+            return python
+    return None
 
 
 def interpreter(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.lab import Lab, until
-from tests.framework_envs import DEBIAN_PYTHON, has_torch
+from tests.framework_envs import DEBIAN_PYTHON, find_recording_torch, has_torch
 
 pytestmark = [pytest.mark.framework, pytest.mark.on_change("am", "diagnosis")]
 
@@ -72,6 +72,24 @@ for step in range(1, 100_000):
     {report}
     time.sleep(0.1)
 """
+#: Of three tasks two form a group; one of these, or of all, does not do what the others do.
+GROUPS = """
+import os, time
+import torch, torch.distributed as dist, tony
+
+dist.init_process_group("gloo")
+pair = dist.new_group([1, 2])
+
+def load():
+    time.sleep(1000)
+
+for step in range(1, 100_000):
+    if step == 20:
+        {odd}
+    dist.all_reduce(torch.ones(1024))
+    tony.progress(step)
+    time.sleep(0.1)
+"""
 HEAD = """
 metrics_interval = "250ms"
 heartbeat_interval = "200ms"
@@ -108,4 +126,36 @@ def test_the_task_that_the_others_wait_for_is_named(
     (event,) = until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
     assert (event["task"], event["frame"].split(":")[0]) == ("worker:1", "load at x.py")
     assert event["reason"].count(" at x.py:") == 2, "where it is, and where the others are"
+    lab.tony("kill", job)
+
+
+@pytest.mark.parametrize(
+    ("odd", "task", "sentence"),
+    [
+        pytest.param(
+            "dist.get_rank() == 2 and load(); dist.get_rank() == 1 and dist.broadcast(torch.ones(16), 2, group=pair)",
+            "worker:2",
+            "worker:2 has not joined all_reduce #20 (Float [1024]) of the default group after all_reduce #19; "
+            "worker:2 (last step 19) is in load at x.py:",
+            id="not-joined",
+        ),
+        pytest.param(
+            "dist.get_rank() == 1 and dist.broadcast(torch.ones(8), 0)",
+            "worker:1",
+            "operation #20 of the default group differs: broadcast (Float [8]) of worker:1, all_reduce (Float [1024]) "
+            "of 2 others; worker:1 (last step 19) is in broadcast at x.py:",
+            id="another-operation",
+        ),
+    ],
+)
+def test_the_collective_operation_that_a_task_has_not_joined(lab: Lab, odd: str, task: str, sentence: str) -> None:
+    """As PyTorch has recorded it."""
+    python = find_recording_torch()
+    if python is None:
+        pytest.skip("no PyTorch here records collective operations of gloo; TEST_TORCH may name a Python")
+    text = f"[roles.worker]\ninstances = 3\nmemory = '900m'\ncommand = '{python} x.py'\n"
+    head = HEAD.format(framework="pytorch", timeout="30s")
+    job = lab.detach(lab.roles(GROUPS.format(odd=odd), text, head, OMP_NUM_THREADS="1"))
+    (event,) = until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    assert (event["task"], event["reason"][: len(sentence)]) == (task, sentence)
     lab.tony("kill", job)

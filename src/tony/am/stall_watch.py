@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tony.am.metrics_store import MetricsStore
@@ -17,10 +17,12 @@ from tony.am.stall_detection import IDLE_FLOOR_SHARE, LinePauses, Stall, TaskSig
 from tony.core import events as ev
 from tony.core.state import State, Task
 from tony.diagnosis.stack_groups import (
+    CollectiveEvidence,
     OddTask,
     TaskStack,
     WaitPoint,
     describe_lone_task,
+    find_collective_evidence,
     find_odd_task,
     find_wait_point,
     waits_for_others,
@@ -48,6 +50,7 @@ class _Dump:
 
     Attributes:
         waiting: tasks that are still to be asked.
+        points, collectives: what their answers contain.
         open: requests without an answer.
         is_asking: requests are being sent; some may be answered at once.
     """
@@ -55,7 +58,8 @@ class _Dump:
     session: int
     stall: Stall
     waiting: list[TaskId]
-    points: dict[TaskId, WaitPoint | None]
+    points: dict[TaskId, WaitPoint | None] = field(default_factory=dict)
+    collectives: dict[TaskId, CollectiveEvidence] = field(default_factory=dict)
     open: int = 0
     is_asking: bool = False
 
@@ -179,9 +183,7 @@ class StallWatch:
         """Request the stack traces of all tasks; of very many those that are furthest behind."""
         ordered = sorted(signs, key=lambda each: each.steps.step if each.steps else float("inf"))
         log.info("no further %s: requesting stack traces", stall.what)
-        self._dump = dump = _Dump(
-            self._state.session, stall, [each.task for each in ordered[:MAX_DUMPED_TASKS]][::-1], {}
-        )
+        self._dump = dump = _Dump(self._state.session, stall, [each.task for each in ordered[:MAX_DUMPED_TASKS]][::-1])
         self._continue_dump(dump)
 
     def _continue_dump(self, dump: _Dump) -> None:
@@ -199,6 +201,7 @@ class StallWatch:
         dump.open -= 1
         try:
             dump.points[task] = find_wait_point(answer.text)
+            dump.collectives[task] = find_collective_evidence(answer.text)
             if self._dump is dump and not dump.is_asking:
                 self._continue_dump(dump)
         except Exception:  # as in `check`
@@ -235,7 +238,7 @@ class StallWatch:
 
     def _name_task(self, running: Sequence[Task], dump: _Dump) -> OddTask | None:
         """Return the stalled task, or the one that the others wait for; None if the stack traces prove no stall."""
-        stacks = [self._describe(task, dump.points.get(task.id), has_ended=False) for task in running]
+        stacks = [self._describe(task, dump) for task in running]
         if dump.stall.task is not None:
             lone = next(each for each in stacks if each.task == dump.stall.task)
             if waits_for_others([lone]):  # it has made its steps, and the others have not
@@ -250,7 +253,7 @@ class StallWatch:
             and task.session == self._state.session
             and any(task.id.role == each.id.role for each in running)
         ]
-        odd = find_odd_task([*stacks, *(self._describe(task, None, has_ended=True) for task in ended)])
+        odd = find_odd_task([*stacks, *(self._describe(task) for task in ended)])
         return self._add_last_line(odd, dump)
 
     def _add_last_line(self, odd: OddTask, dump: _Dump) -> OddTask:
@@ -259,9 +262,14 @@ class StallWatch:
         line = self._find_last_line(odd.task) if odd.task and point and point.is_exiting else ""
         return replace(odd, sentence=f"{odd.sentence}; last line of {odd.task}: {line}") if line else odd
 
-    def _describe(self, task: Task, point: WaitPoint | None, *, has_ended: bool) -> TaskStack:
+    def _describe(self, task: Task, dump: _Dump | None = None) -> TaskStack:
+        """Describe a task that runs, or without `dump` one that has ended."""
         steps = self._metrics.find_step_pauses(task)
-        return TaskStack(task=task.id, point=point, step=steps.step if steps else None, has_ended=has_ended)
+        step = steps.step if steps else None
+        if dump is None:
+            return TaskStack(task=task.id, step=step, has_ended=True)
+        collectives = dump.collectives.get(task.id, CollectiveEvidence())
+        return TaskStack(task=task.id, point=dump.points.get(task.id), collectives=collectives, step=step)
 
 
 def _has_continued(signs: TaskSigns, stall: ev.Stalled, timeout: float) -> bool:

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from posixpath import basename
 
+from tony.diagnosis.collective_trace import LateTask, ProcessTrace, find_late_task, parse_traces
 from tony.diagnosis.library_files import is_library_file
+from tony.diagnosis.nccl_status import LateProcess, find_late_process, parse_pids, parse_status
 from tony.model.ids import TaskId
 
 #: `Thread 4711 (idle): "MainThread"`, `Thread 0x00007f12 (most recent call first):`, `Current thread 0x…`.
@@ -104,18 +106,35 @@ class WaitPoint:
         return f"{function} at {file}:{self.line}"
 
 
+@dataclass(frozen=True, slots=True)
+class CollectiveEvidence:
+    """What libraries report of collective operations, in the stack traces of a task.
+
+    Attributes:
+        traces: of PyTorch's flight recorder, one for each process.
+        pids: the task's processes.
+        late: processes of the job, as NCCL reports them.
+    """
+
+    traces: Sequence[ProcessTrace] = ()
+    pids: frozenset[int] = frozenset()
+    late: Sequence[LateProcess] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStack:
     """A task of a stalled session.
 
     Attributes:
         point: where it waits; None if not known.
+        collectives: what libraries report of its collective operations.
         step: the last step that it reported; None if it reports none.
         has_ended: its program has ended, while others run.
     """
 
     task: TaskId
     point: WaitPoint | None = None
+    collectives: CollectiveEvidence = CollectiveEvidence()
     step: float | None = None
     has_ended: bool = False
 
@@ -177,20 +196,29 @@ def _parse_threads(text: str) -> Sequence[list[StackFrame]]:
     return [frames for frames in threads if frames]
 
 
+def find_collective_evidence(text: str) -> CollectiveEvidence:
+    """Return what libraries report of collective operations, from a dump of all processes of a task."""
+    return CollectiveEvidence(parse_traces(text), parse_pids(text), parse_status(text))
+
+
 def find_odd_task(tasks: Sequence[TaskStack]) -> OddTask:
     """Return the task that the others wait for, and one sentence about where the tasks are.
 
-    It is, in this order: one whose main program has ended; one that is not in a collective operation while others are;
-    one that waits elsewhere than most; one that has ended; the only one with the lowest step.
+    It is, in this order: one whose main program has ended; one that has not joined a collective operation of the
+    others, as libraries report; one that is not in a collective operation while others are; one that waits elsewhere
+    than most; one that has ended; the only one with the lowest step.
     """
     running = [each for each in tasks if not each.has_ended]
     odd = _select_first([each for each in running if each.point and each.point.is_exiting])
+    late = None if odd else _find_late_task(running)
+    odd = odd or next((each for each in running if late and each.task == late.task), None)
     odd = odd or _find_outside_collective(running) or _find_outside_majority(running)
     odd = odd or next((each for each in tasks if each.has_ended), None) or _find_slowest(running)
+    first = late.sentence if late else ""
     if odd is None:
-        return OddTask(None, "", _describe_all(running))
+        return OddTask(None, "", "; ".join(filter(None, [first, _describe_all(running)])))
     others = [each for each in running if each is not odd]
-    parts = [_describe_odd(odd), _describe_others(others)]
+    parts = [first, _describe_odd(odd), _describe_others(others)]
     frame = str(odd.point) if odd.point else ""
     return OddTask(odd.task, frame, "; ".join(filter(None, parts)))
 
@@ -203,7 +231,16 @@ def describe_lone_task(stack: TaskStack, others_count: int) -> OddTask:
 
 def waits_for_others(stacks: Sequence[TaskStack]) -> bool:
     """Return True if a task waits for others in a collective operation."""
-    return any(each.point is not None and each.point.is_collective for each in stacks)
+    groups = (group for each in stacks for trace in each.collectives.traces for group in trace.groups)
+    is_recorded = any(group.waiting for group in groups)
+    return is_recorded or any(each.point is not None and each.point.is_collective for each in stacks)
+
+
+def _find_late_task(tasks: Sequence[TaskStack]) -> LateTask | None:
+    """Return the task that has not joined a collective operation of the others, as far as libraries report that."""
+    late = find_late_task({each.task: each.collectives.traces for each in tasks})
+    reports = [report for each in tasks for report in each.collectives.late]
+    return late or find_late_process(reports, {each.task: each.collectives.pids for each in tasks})
 
 
 def _select_first(tasks: Sequence[TaskStack]) -> TaskStack | None:

@@ -20,6 +20,9 @@ from tony.frameworks.ranks import (
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 
+#: Collective operations that PyTorch records, for stack traces and hangs: the default of newer versions.
+FLIGHT_RECORDER_SIZE = "2000"
+
 
 class PyTorch(Framework):
     """One rank per process, the rendezvous at rank 0. Shared value: role -> ranks, O(roles)."""
@@ -28,6 +31,9 @@ class PyTorch(Framework):
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
         return check_whole_gang(spec, self.name)
+
+    def defaults(self) -> Mapping[str, str]:
+        return {"TORCH_FR_BUFFER_SIZE": FLIGHT_RECORDER_SIZE}
 
     def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
         return explain_lone_rank(spec, role)

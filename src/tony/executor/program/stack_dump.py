@@ -11,16 +11,16 @@ import asyncio
 import contextlib
 import logging
 import os
-import stat
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tony import clock
+from tony.executor.program.collective_dump import query_ras, read_collectives
 from tony.executor.program.program_environment import MARKER, STACKS_SIGNAL, LaunchFailedError
 from tony.executor.program.spawn import Reaper, run_captured
 from tony.linux import process
+from tony.linux.anonymous_files import find_open_file, request_answer
 from tony.linux.files import is_changed_by_root_only
 from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
@@ -33,10 +33,6 @@ log = logging.getLogger(__name__)
 _SPY = "py-spy"
 #: Name of the hook's file, as /proc shows it: `/memfd:tony-stacks (deleted)`, or a file that was deleted at once.
 _HOOK_FILE = "tony-stacks"
-#: Seconds to wait for the first output of the hook, and seconds without more after which it counts as complete.
-_HOOK_TIMEOUT_SECONDS = 2.0
-_HOOK_SILENCE_SECONDS = 0.1
-_HOOK_POLL_SECONDS = 0.01
 #: Bytes of one process that the hook has written.
 _MAX_HOOK_BYTES = 64 << 10
 _NOT_PYTHON = "not a Python process"
@@ -85,13 +81,17 @@ class StackDumper:
                 each = await self._dump_process(pid, deadline)
                 if each.text:
                     found.append(each)
+                    collectives = await to_thread(read_collectives, pid) if clock.monotonic() < deadline else ""
                     command, text = (
-                        _escape_control_characters(mask.hide_text(shown)) for shown in (command_of(pid), each.text)
+                        _escape_control_characters(mask.hide_text(shown))
+                        for shown in (command_of(pid), f"{collectives}{each.text}")
                     )
                     parts.append(f"=== process {pid}: {command[:300]}\n{text.rstrip()}\n")
+            if clock.monotonic() < deadline:
+                parts.append(_escape_control_characters(mask.hide_text(await to_thread(query_ras, pids))))
         if len(pids) > _MAX_PROCESSES:
             parts.append(f"=== and {len(pids) - _MAX_PROCESSES} more processes\n")
-        text, (how, problem) = _truncate("\n".join(parts)), _summarize(found)
+        text, (how, problem) = _truncate("\n".join(filter(None, parts))), _summarize(found)
         return replace(answer, text=text if found else "", how=how, problem=problem)
 
     async def keep(self, folder: Path, result: Stacks) -> None:
@@ -225,7 +225,7 @@ def _append(path: Path, text: str) -> None:
 
 def is_registered(pid: int) -> bool:
     """Return True if a process has registered the hook."""
-    return _find_hook_file(pid) is not None and _handles_signal(pid)
+    return find_open_file(pid, _is_hook_file) is not None and _handles_signal(pid)
 
 
 def read_stacks(pid: int) -> str:
@@ -234,53 +234,14 @@ def read_stacks(pid: int) -> str:
     The process must have an anonymous file with a known name open, and handle the hook's signal. No other process is
     ever sent the signal: an unhandled one would kill it. Takes some tenths of a second.
     """
-    file = _find_hook_file(pid)
+    file = find_open_file(pid, _is_hook_file)
     if file is None or not _handles_signal(pid):
         return ""
-    try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        os.ftruncate(descriptor, 0)
-        if not process.send(pid, STACKS_SIGNAL, is_registered):
-            return ""
-        _wait_for_output(descriptor)
-        text = os.pread(descriptor, _MAX_HOOK_BYTES, 0).decode(errors="replace")
-        os.ftruncate(descriptor, 0)
-        return text
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
+    return request_answer(file[0], lambda: process.send(pid, STACKS_SIGNAL, is_registered), _MAX_HOOK_BYTES)
 
 
-def _wait_for_output(descriptor: int) -> None:
-    """Wait for output, then for its end."""
-    deadline = time.monotonic() + _HOOK_TIMEOUT_SECONDS
-    size, since = 0, time.monotonic()
-    while time.monotonic() < deadline:
-        time.sleep(_HOOK_POLL_SECONDS)
-        now = os.fstat(descriptor).st_size
-        if now != size:
-            size, since = now, time.monotonic()
-        elif size and time.monotonic() - since >= _HOOK_SILENCE_SECONDS:
-            return
-
-
-def _find_hook_file(pid: int) -> str | None:
-    """Return a path by which the hook's file in a process can be opened."""
-    folder = f"/proc/{pid}/fd"
-    try:
-        for number in os.listdir(folder):
-            name = os.path.basename(os.readlink(f"{folder}/{number}"))
-            if name.removeprefix("memfd:").startswith(_HOOK_FILE) and name.endswith("(deleted)"):
-                return f"{folder}/{number}"
-    except OSError:
-        return None
-    return None
+def _is_hook_file(name: str) -> bool:
+    return os.path.basename(name).removeprefix("memfd:").startswith(_HOOK_FILE) and name.endswith("(deleted)")
 
 
 def _handles_signal(pid: int) -> bool:

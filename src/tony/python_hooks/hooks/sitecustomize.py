@@ -2,8 +2,8 @@
 
 `faulthandler` does that even while the program is blocked in C. It writes to an anonymous file, which the executor
 finds and reads (`executor/program/stack_dump.py`). No files are left behind; a process without such a file is
-never signalled. A program that handles the signal itself keeps its handler. With `framework = "jax"` it also installs
-`tony_jax_cluster`.
+never signalled. A program that handles the signal itself keeps its handler. It also installs `tony_jax_cluster` with
+`framework = "jax"`, and `tony_collective_trace` where PyTorch records its collective operations.
 
 Runs on every Python version: all Python processes that a program starts load this.
 """
@@ -69,5 +69,10 @@ if __name__ == "sitecustomize":
         if "JAX_PROCESS_ID" in os.environ and sys.version_info >= (3, 10):
             __import__("tony_jax_cluster").install()
     except Exception:
+        pass
+    try:
+        if "TONY_STACKS" in os.environ and os.environ.get("TORCH_FR_BUFFER_SIZE", "0") != "0":
+            __import__("tony_collective_trace").install()
+    except Exception:  # a SyntaxError before Python 3.7
         pass
     _run_original_sitecustomize()

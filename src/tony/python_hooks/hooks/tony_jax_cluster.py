@@ -10,59 +10,22 @@ JAX needs Python 3.10 or newer, so this is written for that; `sitecustomize` imp
 from __future__ import annotations
 
 import os
-import sys
+
+from tony_import_hook import call_after_import  # type: ignore[import-not-found]  # next to this file
 
 TYPE_CHECKING = False  # importing `typing` would slow down every start of Python
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
     from typing import Any
 
 #: Set by the adapter (`tony.frameworks.jax`) in every process that takes part.
 ADDRESS = "JAX_COORDINATOR_ADDRESS"
 COUNT = "JAX_NUM_PROCESSES"
 ID = "JAX_PROCESS_ID"
-_MODULE = "jax._src.clusters"
 
 
 def install() -> None:
     """Register the class when JAX's module is imported."""
-    sys.meta_path.insert(0, _Finder())
-
-
-class _Finder:
-    """Finds that one module like the other finders, and has the class created after it is loaded."""
-
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if find else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _ClusterModuleLoader(spec.loader)  # type: ignore[assignment]
-                return spec
-        return None
-
-
-class _ClusterModuleLoader:
-    """Delegates to the module's own loader, then registers the class."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def exec_module(self, module: Any) -> None:
-        module.__loader__ = module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        try:
-            _register(module.ClusterEnv)
-        except Exception:  # an unknown version of JAX: the program can still pass the arguments itself
-            pass
+    call_after_import("jax._src.clusters", lambda module: _register(module.ClusterEnv))
 
 
 def _register(base: Any) -> None:
