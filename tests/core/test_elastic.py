@@ -21,7 +21,7 @@ from tony.core.sentences import describe_note
 from tony.core.state import RoleState
 from tony.core.steps import gang
 from tony.model.job_report import RoleSize
-from tony.model.job_spec import JobSpec, Role, Timeouts, place_among
+from tony.model.job_spec import JobSpec, Role, Timeouts, find_placed, place_among
 from tony.model.setting_choices import AfterCondition, RoleKind, StopOn
 from tony.model.states import JobState, TaskState
 
@@ -393,3 +393,9 @@ def test_other_jobs_are_as_they_were() -> None:
     simulation = begun(roles(worker=Role(instances=4)), capacity=3)
     assert timers(simulation) <= {"gang-patience"}
     assert seen(simulation, 0.0).sizes == ()
+
+
+def test_the_task_at_a_place_is_found_again() -> None:
+    for absent in ((), (0,), (1, 2), (0, 3), (0, 1, 2)):
+        present = [index for index in range(5) if index not in absent]
+        assert [find_placed(place, absent) for place in range(len(present))] == present

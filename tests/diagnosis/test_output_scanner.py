@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tony.diagnosis.evidence_selection import select_evidence
+from tony.diagnosis.evidence_selection import name_tasks, select_evidence
 from tony.diagnosis.output_scanner import OutputScanner
+from tony.model.ids import TaskId
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n    f()\n'
 RAISING = TRACEBACK.replace("f()", "raise error")
@@ -160,6 +161,36 @@ def test_what_a_launcher_repeats_is_not_the_cause() -> None:
 def test_an_error_of_its_own_precedes_one_about_a_peer() -> None:
     peer = f"{TRACEBACK}ConnectionResetError: [Errno 104] Connection reset by peer\n"
     assert find_decisive(scan((1.0, peer), (1.5, f"{TRACEBACK}ValueError: x\n"))) == "ValueError: x"
+
+
+#: As JAX 0.10.2 ends where a process does not reach a barrier.
+JAX_BARRIER = """jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: b1::0. This usually happens \
+because a task triggered the barrier too early or too slowly. Please look at the task logs (both timed out and first \
+task) to debug further.
+# of tasks that reached the barrier: 2/4.
+The first task at the barrier: 0. Some timed out task names:
+1
+3
+
+
+RPC: /xla.coordination.CoordinationService/Barrier [type.googleapis.com/tensorflow.CoordinationServiceError='']
+7
+"""
+
+
+@pytest.mark.parametrize("pieces", [[JAX_BARRIER], JAX_BARRIER.splitlines(keepends=True)], ids=["at once", "by line"])
+def test_names_of_missing_processes_are_on_the_lines_that_follow(pieces: list[str]) -> None:
+    scanner = scan((1.0, TRACEBACK), *((1.0, piece) for piece in pieces))
+    expected = "The first task at the barrier: 0. Some timed out task names: 1 3"
+    assert find_decisive(scanner) == expected
+    tasks = {1: TaskId("worker", 0), 3: TaskId("worker", 2)}
+    named = name_tasks(select_evidence([scanner], 100.0), tasks.get)
+    assert [line.named for line in named if line.named] == [(TaskId("worker", 0), TaskId("worker", 2))]
+
+
+def test_an_exception_that_announces_names_has_each_once() -> None:
+    text = "JaxRuntimeError: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):"
+    assert find_decisive(scan((1.0, f"{TRACEBACK}{text}\n1\n2\nThe tasks have crashed.\n"))) == f"{text} 1 2"
 
 
 def test_standard_output_counts() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tony.diagnosis.line_rules import get_rule
 from tony.diagnosis.output_scanner import OutputScanner
 from tony.diagnosis.rule_match import RuleMatch
+from tony.diagnosis.rules.jax import MISSING
 from tony.diagnosis.rules.programs import LAST_LINE
 from tony.model.diagnosis import EvidenceLine, LineMeaning
+from tony.model.ids import TaskId
 
 #: Seconds between two found lines that separate two incidents.
 _INCIDENT_SECONDS = 30.0
@@ -17,6 +21,9 @@ _SURVIVED_LINES = 200
 _SURVIVED_SECONDS = 5.0
 #: Lines of evidence for one program.
 MAX_EVIDENCE_LINES = 4
+#: The processes at the end of a line of `jax-missing`: `1 2`, in older versions `/job:jax_worker/replica:0/task:1`.
+_MISSING = re.compile(r"(?:task names|heartbeats\)):((?: (?:/job:jax_worker/replica:0/task:)?\d{1,6})+)$")
+_NUMBER = re.compile(r"(\d+)(?: |$)")
 #: Rules for any line that looks like an error.
 _GENERIC_RULES = frozenset({"python-exception", "panic", "segmentation-fault", "java-exception"})
 _WEAKEST_RULES = frozenset({"script-error", "log-error"})
@@ -29,7 +36,8 @@ def select_evidence(
 
     The decisive one is the first line about the program itself in the last incident that has one: earlier errors were
     survived, exceptions raised while that one was handled follow from it, and what the program said about its peers, or
-    its launcher about the program, is not the cause. Where no rule finds one, the last line of stderr is.
+    its launcher about the program, is not the cause. Without one it is the line about peers that names them, or the
+    first one. Where no rule finds any, the last line of stderr is.
 
     Args:
         has_exited: it exited by itself, with an exit code.
@@ -40,7 +48,8 @@ def select_evidence(
     incident = _find_last_incident(lines, line_counts)
     own = [line for line in incident if line.rule.meaning is LineMeaning.CAUSE]
     peers = [line for line in incident if line.rule.meaning is LineMeaning.CONSEQUENCE]
-    decisive = _find_decisive(own) or (peers[0] if peers else (incident[0] if incident else None))
+    missing = [line for line in peers if line.rule.name == MISSING]
+    decisive = _find_decisive(own) or next(iter([*missing, *peers, *incident]), None)
     if decisive is None and has_exited:
         last = [line for scanner in scanners if scanner.stream == "err" and (line := scanner.find_last_line())]
         decisive = last[0] if last and ended_at - last[0].at <= _SURVIVED_SECONDS else None
@@ -48,6 +57,21 @@ def select_evidence(
         return ()
     others = [line for line in (*own, *peers) if line is not decisive and line.text != decisive.text]
     return tuple(_build_evidence(line, ended_at) for line in (decisive, *others[: MAX_EVIDENCE_LINES - 1]))
+
+
+def name_tasks(lines: Sequence[EvidenceLine], find_task: Callable[[int], TaskId | None]) -> tuple[EvidenceLine, ...]:
+    """Return lines with the tasks of the processes that they name as missing.
+
+    Args:
+        find_task: returns the task with a process of that number; None if there is none.
+    """
+
+    def find_named(text: str) -> tuple[TaskId, ...]:
+        match = _MISSING.search(text)
+        numbers = map(int, _NUMBER.findall(match[1])) if match else ()
+        return tuple(task for number in numbers if (task := find_task(number)))
+
+    return tuple(replace(line, named=find_named(line.text)) for line in lines)
 
 
 def find_last_traceback(scanners: Sequence[OutputScanner], ended_at: float) -> tuple[EvidenceLine, ...]:

@@ -40,6 +40,10 @@ _LABELS = re.compile(rb"^(?:\[(?:rank)?\d+\]:? ?)*")
 #: Between an exception that only announces a message, such as `Graph execution error:`, and that message.
 _NO_MESSAGE = re.compile(rb"$|File \"|[~^]+$|<stack traces unavailable>|.*\(most recent call last\):?$")
 _MAX_LINES_TO_MESSAGE = 100
+#: A line of the coordination service of JAX and TensorFlow, and those that follow it: a process by its number each.
+_NAMES_FOLLOW = re.compile(r"(?:timed out task names|stopped sending heartbeats\)):\s*$")
+_NAME = re.compile(rb"(?:/job:\w{1,60}/replica:\d{1,6}/task:)?\d{1,6}")
+_MAX_NAMES = 20
 #: Bytes of a line that are kept.
 MAX_LINE_BYTES = 500
 #: Lines kept from the beginning, and from the end.
@@ -52,10 +56,12 @@ class LineExaminer:
 
     Attributes:
         in_traceback: the next line belongs to a traceback, ends it, or may be the message of its exception.
+        names_left: number of lines that may follow with names of processes.
     """
 
     def __init__(self, stream: str, rules: LineRules) -> None:
         self._in_frames = False
+        self.names_left = 0
         self._rules = rules
         self._stream = stream
         self._is_chained = self._is_handling = self._is_logged = False
@@ -79,6 +85,18 @@ class LineExaminer:
     def skip(self, line: bytes = b"") -> None:
         """Note the line in front of the next one; empty: nothing is known of it."""
         self._before = line
+        if self.names_left > _MAX_NAMES:  # this line announces them
+            self.names_left = _MAX_NAMES
+        elif self.names_left:
+            self._note_name(line[_LABELS.match(line).end() :])  # type: ignore[union-attr] # it matches anything
+
+    def _note_name(self, name: bytes) -> None:
+        """Add a line to the one that announces names of processes; the first other line ends these."""
+        is_name = _NAME.fullmatch(name) is not None
+        self.names_left = self.names_left - 1 if is_name else 0
+        if is_name:
+            kept = self._last or self._first
+            kept[-1] = replace(kept[-1], text=f"{kept[-1].text} {name.decode()}")
 
     def examine(self, line: bytes, number: int, now: float) -> None:
         """Keep a line if a rule matches it.
@@ -104,7 +122,8 @@ class LineExaminer:
             self._other_lines += 1
             self._in_frames = not is_exception and self._other_lines < _MAX_OTHER_LINES
             is_kept = self._keep(line, bare, number, now, is_exception=is_exception)
-            self._lines_to_message = _MAX_LINES_TO_MESSAGE if is_kept and is_exception and bare.endswith(b":") else 0
+            is_message_next = is_kept and is_exception and bare.endswith(b":") and not self.names_left
+            self._lines_to_message = _MAX_LINES_TO_MESSAGE if is_message_next else 0
         elif not (bare.startswith(b"  ") and _WARNING.search(self._before)):  # the source line that warned
             is_kept = self._keep(line, bare, number, now, is_exception=False)
             if self._lines_to_message:
@@ -160,6 +179,8 @@ class LineExaminer:
             is_exception=is_exception,
             code_place=self._code_place if is_exception else "",
         )
+        if _NAMES_FOLLOW.search(text):
+            self.names_left = _MAX_NAMES + 1
         if len(self._first) < _FIRST_LINES:
             self._first.append(found)
         else:

@@ -101,7 +101,7 @@ class OutputScanner:
 
     def _search(self, whole: bytes, now: float) -> None:
         self._budget -= len(whole)
-        if self._examiner.in_traceback or self._contains_word(whole):
+        if self._examiner.in_traceback or self._examiner.names_left or self._contains_word(whole):
             self._examine(whole, now)
         else:
             self._lines += whole.count(b"\n")

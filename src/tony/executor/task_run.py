@@ -14,7 +14,7 @@ from pathlib import Path
 from resource import struct_rusage
 
 from tony import clock
-from tony.diagnosis.evidence_selection import add_kernel_lines
+from tony.diagnosis.evidence_selection import add_kernel_lines, name_tasks
 from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.metrics.metrics_sampler import MetricsSampler, open_devices
 from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
@@ -42,6 +42,8 @@ from tony.linux.process import has_marker, read_own_peak
 from tony.linux.process_usage import ProcessUsage
 from tony.linux.thread_pools import to_thread
 from tony.model.diagnosis import EvidenceLine
+from tony.model.ids import TaskId
+from tony.model.job_spec import find_placed
 from tony.model.log_name import LogName
 from tony.model.masking import SecretMask
 from tony.model.program_exit import ExitReason, ExitStatus
@@ -206,7 +208,8 @@ class ProgramRun:
         await sampler.finish()
         self.exports = self._exports.collect_values() if self._exports else {}
         status = self._classify(output, left, undead, started_at)
-        return replace(status, step=sampler.step, evidence=await self._add_kernel_evidence(status))
+        evidence = name_tasks(await self._add_kernel_evidence(status), self._find_task)
+        return replace(status, step=sampler.step, evidence=evidence)
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -314,6 +317,16 @@ class ProgramRun:
             env.update(build_variables(env, progress_path, hooks=task.job_settings.python_stacks))
         self.mask = SecretMask(find_task_secrets(task, *envs))
         return build_command_line(task, seen, command.addresses), envs
+
+    def _find_task(self, process: int) -> TaskId | None:
+        """Return the task with that process, as its framework counts them; None if that is not known."""
+        try:
+            framework = frameworks.load(self._task.framework_module, self._task.framework_path)
+            found = framework.find_task(self._command.shared, self._build_task_view(), process)
+        except Exception:  # a plug-in may raise anything
+            log.exception("the framework's adapter failed")
+            return None
+        return found and TaskId(found.role, find_placed(found.index, self._command.absent.get(found.role, ())))
 
     def _build_task_view(self) -> TaskView:
         ports, container = self._run_context.ports, self._container

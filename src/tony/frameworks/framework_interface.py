@@ -97,6 +97,14 @@ class Framework(ABC):
         """Return variables of every program that the job may override. None by default."""
         return {}
 
+    def find_task(self, shared: Json, task: TaskView, process: int) -> TaskId | None:
+        """Return the task that has the process with a number, as error messages name it; None if that is not known.
+
+        Args:
+            task: the one that printed the message. Tasks are counted as it sees them.
+        """
+        return None
+
     def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
         """Check whether one task of a role can be restarted while its peers run on (`restart = "task"`).
 

@@ -11,8 +11,16 @@ from collections.abc import Mapping, Sequence
 from tony.errors import Problem
 from tony.frameworks.adapter_checks import check_whole_gang
 from tony.frameworks.framework_interface import Framework, TaskView
-from tony.frameworks.ranks import explain_lone_rank, local_rank_variables, place_of, places, to_shared
+from tony.frameworks.ranks import (
+    explain_lone_rank,
+    find_task_of_rank,
+    local_rank_variables,
+    place_of,
+    places,
+    to_shared,
+)
 from tony.model.codec import Json
+from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
 
 
@@ -44,6 +52,9 @@ class Jax(Framework):
         found = places(spec, cluster)
         devices = {name: _devices_per_process(spec.effective_roles[name]) for name in found}
         return {"places": to_shared(found), "devices": {name: count for name, count in devices.items() if count}}
+
+    def find_task(self, shared: Json, task: TaskView, process: int) -> TaskId | None:
+        return find_task_of_rank(shared["places"], task, process) if shared else None
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
         rank_variables = local_rank_variables(task)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tony.frameworks.framework_interface import TaskView
 from tony.model.codec import Json, from_plain, to_plain
+from tony.model.ids import TaskId
 from tony.model.job_spec import BYSTANDERS, ClusterSpec, JobSpec, Role
 from tony.model.setting_choices import AfterCondition, RoleKind
 
@@ -105,6 +106,16 @@ def to_shared(found: Mapping[str, RoleRanks]) -> Json:
 def place_of(shared: Json, role: str) -> RoleRanks | None:
     """Return a role's ranks from the shared value; None if its tasks have no ranks."""
     return from_plain(RoleRanks, shared[role]) if shared and role in shared else None
+
+
+def find_task_of_rank(shared: Json, task: TaskView, rank: int) -> TaskId | None:
+    """Return the task with a rank, of those that compute together with a task; None if there is none."""
+    own = place_of(shared, task.task.role)
+    if own is None or rank >= own.world:
+        return None
+    found = [(place.first_rank, role, place.coordinator) for role in shared if (place := place_of(shared, role))]
+    first, role, _ = max(each for each in found if each[0] <= rank and each[2] == own.coordinator)
+    return TaskId(role, (rank - first) // task.procs.get(role, 1))
 
 
 def processes(task: TaskView) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tony.model.ids import TaskId
+
 
 class FailureKind(StrEnum):
     """The kind of a root cause; the word of `class` in reports."""
@@ -45,6 +47,7 @@ class EvidenceLine:
         ago: seconds from the line to the program's exit.
         rule: name of the rule that it met; empty for a frame.
         code_place: `train.py:5 in load: rows[key]`, the user's code that raised it; empty if it is not known.
+        named: tasks that did not answer, as the line says; known after the program's exit.
     """
 
     stream: str
@@ -53,6 +56,7 @@ class EvidenceLine:
     ago: float
     rule: str
     code_place: str = ""
+    named: tuple[TaskId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
@@ -379,6 +380,11 @@ class ClusterSpec:
     version: int
     roles: Mapping[str, tuple[str, ...]]
     absent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def find_placed(place: int, absent: Collection[int]) -> int:
+    """Return the index of the task at a position among those that take part: the inverse of `place_among`."""
+    return next(index for index in count(place) if index not in absent and place_among(index, absent) == place)
 
 
 def place_among(index: int, absent: Collection[int]) -> int:

@@ -19,12 +19,19 @@ from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.setting_choices import FailurePolicy, RoleKind
 
 TIMED_OUT = "gloo-timeout"
+MISSING = "jax-missing"
 CLOSED = "gloo-peer"
 
 
 def exit_with(rule: str, ago: float = 0.0, reason: ExitReason = ExitReason.EXITED) -> ExitStatus:
     line = EvidenceLine(stream="err", number=3, text=rule, ago=ago, rule=rule)
     return ExitStatus(reason=reason, code=1, evidence=(line,), duration=100.0, last_output=100.0 - ago)
+
+
+def missing(*names: str) -> ExitStatus:
+    """A program that names the tasks for which it waited."""
+    status = exit_with(MISSING)
+    return replace(status, evidence=(replace(status.evidence[0], named=tuple(map(task, names))),))
 
 
 def wait_for_root_cause(simulation: Simulation) -> None:
@@ -92,6 +99,29 @@ def test_a_task_outside_of_the_gang_is_not_blamed(name: str, kind: RoleKind) -> 
     simulation.exit(task("worker:0"), exit_with(TIMED_OUT))
     simulation.settle()
     assert simulation.failure.task == task("worker:0")
+
+
+def test_a_task_that_another_names_is_the_root_cause() -> None:
+    """Though several run; but not if one failed by itself."""
+    simulation = started(workers(4))
+    simulation.exit(task("worker:0"), missing("worker:2"))
+    simulation.run()
+    wait_for_root_cause(simulation)
+    simulation.settle()
+    assert simulation.failure.task == task("worker:2")
+    simulation = started(workers(4))
+    simulation.exit(task("worker:0"), missing("worker:2"))
+    simulation.exit(task("worker:1"), exit_with("python-code"))
+    simulation.settle()
+    assert simulation.failure.task == task("worker:1")
+
+
+def test_a_named_task_that_failed_later_because_of_others_is_the_root_cause() -> None:
+    simulation = started(workers(3))
+    for name in ("worker:0", "worker:1", "worker:2"):
+        simulation.exit(task(name), missing("worker:2"))
+    simulation.settle()
+    assert simulation.failure.task == task("worker:2")
 
 
 def test_a_task_that_failed_by_itself_meanwhile_is_the_root_cause() -> None:

@@ -102,7 +102,7 @@ def decide_on_suspects(ctx: StepContext) -> None:
 
 
 def _find_missing_peer(ctx: StepContext) -> Failure | None:
-    """Return the failure of the only task that still runs, if all others timed out waiting for it."""
+    """Return the failure of a task that still runs and that another names, or for which all others timed out."""
     state = ctx.state
     running = [
         task
@@ -111,6 +111,9 @@ def _find_missing_peer(ctx: StepContext) -> Failure | None:
         and state.roles[task.id.role].kind is RoleKind.TRACKED
         and task.id.role not in BYSTANDERS
     ]
+    named = job_finish.find_named_tasks(state.suspects)
+    if named:
+        running = [task for task in running if task.id in named][:1]
     waited = all(failure.diagnosis and failure.diagnosis.kind in _WAITING_KINDS for failure in state.suspects)
     if not waited or len(running) != 1:
         return None

@@ -171,5 +171,15 @@ def _list_others(first: Failure, others: Sequence[Failure]) -> tuple[str, ...]:
 
 
 def select_first_failure(failures: Sequence[Failure]) -> Failure:
-    """Return the failure that the others may follow from: the earliest error of a program's own, else the earliest."""
-    return min(failures, key=lambda failure: (failure.is_consequence, failure.error_at))
+    """Return the failure that the others may follow from: the earliest error of a program's own.
+
+    Without one, that of a task that the output of another names as missing, else the earliest.
+    """
+    named = find_named_tasks(failures)
+    return min(failures, key=lambda each: (each.is_consequence and 1 + (each.task not in named), each.error_at))
+
+
+def find_named_tasks(failures: Sequence[Failure]) -> frozenset[TaskId]:
+    """Return the tasks that failed programs name as missing."""
+    lines = [line for failure in failures if failure.diagnosis for line in failure.diagnosis.evidence]
+    return frozenset(task for line in lines for task in line.named)

@@ -5,7 +5,22 @@ from __future__ import annotations
 from tony.diagnosis.rule import Rule
 from tony.model.diagnosis import FailureKind, LineMeaning
 
+#: The rule for lines that name the processes that are missing.
+MISSING = "jax-missing"
 RULES = (
+    Rule(
+        name=MISSING,
+        pattern=r"timed out task names:|tasks are unhealthy \(stopped sending heartbeats\)",
+        kind=FailureKind.RENDEZVOUS,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        advice="the named process did not reach the barrier, or went away: see where it was",
+        source="xla: xla/pjrt/distributed/coordination/coordination_service.cc; seen of jax 0.10.2",
+        examples=(
+            "The first task at the barrier: 0. Some timed out task names:",
+            "status: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):",
+        ),
+    ),
     Rule(
         name="jax-peer",
         pattern=r"Terminating process because the JAX distributed service detected fatal errors|"
