@@ -153,6 +153,16 @@ def test_blocks_that_repeat_the_same_bytes_are_not_read(tmp_path: Path) -> None:
             assert all(first < second for first, second in pairwise(offset for offset, _ in times))
 
 
+def test_a_time_for_each_byte_is_more_than_is_returned(tmp_path: Path) -> None:
+    """An index of our own takes a quarter of the bytes of its file; a crafted one could have a million for a piece."""
+    path = tmp_path / "index"
+    steps = b"\x01" * (BLOCK_BYTES - 16)
+    known = len(steps) // 2 + 1
+    path.write_bytes(b"".join(struct.pack("<QQ", 1 + known * at, NOW + known * at) + steps for at in range(60)))
+    with opened(path) as index:
+        assert len(read_times(index, 0, 100_000)) < 100_000 / 8 + BLOCK_BYTES
+
+
 def test_an_index_is_renamed_with_its_file(tmp_path: Path) -> None:
     """The older one is removed, even if the newer file has none."""
     newer, older = tmp_path / "log", tmp_path / "log.1"

@@ -7,12 +7,13 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from tony.jobs.log_files import Selection
 from tony.jobs.log_lines import MAX_LINE_BYTES, LineSplitter, LogLine
-from tony.linux.time_index import PER_SECOND, build_index_path, find_offset, read_times
+from tony.jobs.log_parts import LogPart, open_parts
+from tony.linux.time_index import PER_SECOND, find_offset, read_times
 from tony.model.log_name import LogName
 
 _ALL = Selection()
@@ -42,9 +43,8 @@ class LogReader(LineSplitter):
         super().__init__(name)
         self.kept = 0
         self.chunk_bytes = _CHUNK
-        self._path = folder / name.file
-        self._rotated = name.build_rotated_path(folder)
-        self._inode: int | None = None
+        self._open_file = partial(_open_file, folder)
+        self._inode: tuple[int, int] | None = None
         self._offset = 0
         self._context = b""
         self._since = selection.since
@@ -76,75 +76,53 @@ class LogReader(LineSplitter):
 
     def _read_chunk(self, stack: ExitStack) -> tuple[bytes, Sequence[tuple[int, int]]]:
         """Return the next bytes and their times; none at the end. Moves to the beginning of the file that has them."""
-        files = self._open(stack)
-        are_known = [self._is_known_file(file) for file in files]
+        parts = open_parts(stack, self._open_file, self.name, has_times=self._has_times)
+        are_known = [self._is_known_part(part) for part in parts]
         if any(are_known):
-            files = files[are_known.index(True) :]
-        # None is the known file at the first read and after two rotations: then start with the oldest one left.
-        for number, file in enumerate(files):
+            parts = parts[are_known.index(True) :]
+        # None is the known one at the first read and after two rotations: then start with the oldest one left.
+        for number, part in enumerate(parts):
             if number or not any(are_known):
-                self._set_position(file, 0)
-            data = os.pread(file.fileno(), self.chunk_bytes, self._offset)
+                self._set_position(part, 0)
+            data = os.pread(part.descriptor, self.chunk_bytes, self._offset)
             if data:
-                return data, self._read_times(stack, file, len(data)) if self._has_times else ()
+                return data, self._read_times(part, len(data))
         return b"", ()
 
-    def _read_times(self, stack: ExitStack, file: BinaryIO, size: int) -> Sequence[tuple[int, int]]:
-        index = self._open_index(stack, file)
-        if index is None:
+    def _read_times(self, part: LogPart, size: int) -> Sequence[tuple[int, int]]:
+        if part.times is None:
             return ()
-        found = read_times(index, self._offset, self._offset + size)
+        found = read_times(part.times, self._offset, self._offset + size)
         return [(offset - self._offset, moment) for offset, moment in found]
 
-    def _open_index(self, stack: ExitStack, file: BinaryIO) -> int | None:
-        """Return a descriptor of a file's index of times; None if it has none, or is being rotated."""
-        for path in (self._path, self._rotated):
-            index = _open(stack, build_index_path(path))
-            if index is not None and _has_inode(path, _read_inode(file)):  # checked last: it was not rotated meanwhile
-                return index.fileno()
-        return None
-
-    def _open(self, stack: ExitStack) -> list[BinaryIO]:
-        """Open the stream's files, older first.
-
-        The newer is opened first: if a rotation happens in between, both are the same file, and nothing is skipped.
-        """
-        newer = _open(stack, self._path)
-        older = _open(stack, self._rotated)
-        if newer is not None and older is not None and _read_inode(newer) == _read_inode(older):
-            older = None
-        return [file for file in (older, newer) if file is not None]
-
-    def _is_known_file(self, file: BinaryIO) -> bool:
+    def _is_known_part(self, part: LogPart) -> bool:
         """Return True if this is the file in which reading stopped last."""
         return (
-            _read_inode(file) == self._inode
-            and os.fstat(file.fileno()).st_size >= self._offset
-            and _read_context(file, self._offset) == self._context
+            part.inode == self._inode
+            and part.size >= self._offset
+            and _read_context(part, self._offset) == self._context
         )
 
-    def _set_position(self, file: BinaryIO, offset: int) -> None:
-        self._inode, self._offset, self._context = _read_inode(file), offset, _read_context(file, offset)
+    def _set_position(self, part: LogPart, offset: int) -> None:
+        self._inode, self._offset, self._context = part.inode, offset, _read_context(part, offset)
 
     def _skip_to_last(self, keep: int) -> None:
         first = {} if self._inode is None else {self._inode: self._offset}
         with ExitStack() as stack:
-            for file in reversed(self._open(stack)):
-                inode = _read_inode(file)
-                start, found = _start_of_last(file, keep - self.kept, first.get(inode, 0))
-                self._set_position(file, start)
+            for part in reversed(open_parts(stack, self._open_file, self.name, has_times=False)):
+                start, found = _start_of_last(part, keep - self.kept, first.get(part.inode, 0))
+                self._set_position(part, start)
                 self.kept += found
-                if self.kept >= keep or inode in first:
+                if self.kept >= keep or part.inode in first:
                     return
 
     def _skip_to_time(self, moment: int) -> None:
         """Begin with the file that has the first line printed at or after a time, near that line."""
         with ExitStack() as stack:
-            for file in self._open(stack):
-                index = self._open_index(stack, file)
-                found = 0 if index is None else find_offset(index, moment)
-                size = os.fstat(file.fileno()).st_size
-                self._set_position(file, size if found is None else _find_line_start(file, min(found, size)))
+            for part in open_parts(stack, self._open_file, self.name):
+                found = 0 if part.times is None else find_offset(part.times, moment)
+                start = part.size if found is None else _find_line_start(part, min(found, part.size))
+                self._set_position(part, start)
                 if found is not None:
                     return
 
@@ -180,11 +158,11 @@ def limit_chunks(readers: Collection[LogReader]) -> None:
         reader.chunk_bytes = min(_CHUNK, max(_MIN_CHUNK, _MERGED_BYTES // len(readers)))
 
 
-def _open(stack: ExitStack, path: Path) -> BinaryIO | None:
+def _open_file(folder: Path, name: str) -> int | None:
     """Open a file for reading; return None if it does not exist, is not a regular file, or is a loop of links."""
     try:
         # O_NONBLOCK: opening a pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -194,29 +172,24 @@ def _open(stack: ExitStack, path: Path) -> BinaryIO | None:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         return None
-    return stack.enter_context(open(descriptor, "rb"))
+    return descriptor
 
 
-def _read_inode(file: BinaryIO) -> int:
-    return os.fstat(file.fileno()).st_ino
-
-
-def _read_context(file: BinaryIO, offset: int) -> bytes:
+def _read_context(part: LogPart, offset: int) -> bytes:
     start = max(0, offset - _CONTEXT_BYTES)
-    return os.pread(file.fileno(), offset - start, start)
+    return os.pread(part.descriptor, offset - start, start)
 
 
-def _start_of_last(file: BinaryIO, count: int, least: int = 0) -> tuple[int, int]:
+def _start_of_last(part: LogPart, count: int, least: int = 0) -> tuple[int, int]:
     """Return the offset of the last `count` lines of a file from `least` on, and the number of lines from there on."""
-    position = end = file.seek(0, os.SEEK_END)
+    position = end = part.size
     if count <= 0 or end <= least:
         return end, 0
     found = 0
     while position > least:
         size = min(_CHUNK, position - least)
         position -= size
-        file.seek(position)
-        block = file.read(size)
+        block = os.pread(part.descriptor, size, position)
         if position + size == end and block.endswith(b"\n"):
             block = block[:-1]
         at = len(block)
@@ -227,15 +200,8 @@ def _start_of_last(file: BinaryIO, count: int, least: int = 0) -> tuple[int, int
     return least, found + 1
 
 
-def _find_line_start(file: BinaryIO, offset: int) -> int:
+def _find_line_start(part: LogPart, offset: int) -> int:
     """Return the offset of the line that has a byte; that of the byte if the line is too long."""
     start = max(0, offset - MAX_LINE_BYTES)
-    before = os.pread(file.fileno(), offset - start, start)
+    before = os.pread(part.descriptor, offset - start, start)
     return start + before.rfind(b"\n") + 1 if start == 0 or b"\n" in before else offset
-
-
-def _has_inode(path: Path, inode: int) -> bool:
-    try:
-        return path.stat().st_ino == inode
-    except OSError:
-        return False

@@ -27,8 +27,8 @@ _MAX_OFFSET = 1 << 62
 _MAX_MOMENT = 253_402_300_799 * PER_SECOND
 #: Bytes of a file for each further block of its index, which takes at most a quarter of them and one block.
 _FILE_BYTES_PER_BLOCK = 4 * BLOCK_BYTES
-#: Times returned at once; only a foreign index has more for the bytes that are read at once.
-_MAX_TIMES = 1 << 20
+#: Bytes of a file for each time that is returned, on average; an index of our own has fewer.
+_FILE_BYTES_PER_TIME = 8
 
 
 def build_index_path(file: Path) -> Path:
@@ -128,12 +128,13 @@ def read_times(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     """Return offsets and times (hundredths of a second since 1970) of known bytes, in order; empty if there are none.
 
     The first one is the last known byte at or before `start`, if there is one; the others are between it and `end`.
-    Not every index is our own: of a damaged one, some times may be wrong or missing,
-    but there are never more than the bytes in between, and one.
+    Not every index is our own: of a damaged one, some times may be wrong or missing, but there is no more than one for
+    eight bytes, and those of two blocks.
     """
     found: list[tuple[int, int]] = []
+    most = (end - start) // _FILE_BYTES_PER_TIME + BLOCK_BYTES // 2
     block = max(0, _find_block(descriptor, 0, start))
-    while len(found) < _MAX_TIMES:
+    while len(found) < most:
         known, _ = _read_block(descriptor, block * BLOCK_BYTES)
         if not known or known[0][0] >= end:
             break

@@ -10,32 +10,17 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 from tony.errors import StorageError
 from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
-from tony.linux.time_index import build_index_name, find_offset, read_times
+from tony.jobs.log_parts import LogPart, open_parts
+from tony.linux.time_index import find_offset, read_times
 from tony.model.log_name import LogName
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import join_path
 
 #: Maximum bytes of a log per read.
 LOG_PIECE = 1 << 20
-
-
-class LogPart:
-    """An open file of a log: the current or the rotated one.
-
-    Attributes:
-        times: descriptor of its index of times; None if it has none.
-    """
-
-    def __init__(self, descriptor: int, times: int | None = None) -> None:
-        status = os.fstat(descriptor)
-        self.descriptor = descriptor
-        self.times = times
-        self.inode = status.st_dev, status.st_ino
-        self.size = status.st_size
 
 
 class OpenLog:
@@ -116,31 +101,20 @@ class OpenLog:
 
 @contextlib.contextmanager
 def open_log(store: LocalStore, folder: str, name: LogName) -> Iterator[OpenLog]:
-    """Open a log in a folder of a store; the current file is opened first, as `LogReader` does.
+    """Open a log in a folder of a store.
 
     Raises:
         LookupError: there is no such log.
     """
+
+    def open_file(file: str) -> int | None:
+        try:
+            return store.open(join_path(folder, file))
+        except (OSError, StorageError):
+            return None
+
     with ExitStack() as stack:
-        parts: list[LogPart] = []
-        for file in (name.file, name.build_rotated_path(Path()).name):
-            descriptor = _open(stack, store, join_path(folder, file))
-            if descriptor is None:
-                continue
-            part = LogPart(descriptor, _open(stack, store, join_path(folder, build_index_name(file))))
-            if parts and parts[0].inode == part.inode:  # it was rotated in between, and its index as well
-                parts[0] = part
-            else:
-                parts.append(part)
+        parts = open_parts(stack, open_file, name)
         if not parts:
             raise LookupError(name.file)
-        yield OpenLog(parts[::-1])
-
-
-def _open(stack: ExitStack, store: LocalStore, path: str) -> int | None:
-    try:
-        descriptor = store.open(path)
-    except (OSError, StorageError):
-        return None
-    stack.callback(os.close, descriptor)
-    return descriptor
+        yield OpenLog(parts)
