@@ -119,6 +119,13 @@ def test_the_last_step_of_a_program_that_counts_from_0(first: float, step: float
     assert is_stalled(Progress("a:0", 1, 1, first, 2.0, step, 6.0, 40.0, stalled_after=30.0), 80.0) is stalled
 
 
+def test_a_step_beyond_the_total_is_not_the_last() -> None:
+    """As of all epochs, where the total is that of one: it may stall, and when it ends is unknown."""
+    beyond = Progress("a:0", 1, 1, 1.0, 2.0, 50.0, 6.0, 40.0, stalled_after=30.0)
+    assert is_stalled(beyond, 80.0)
+    assert measure_task(beyond, 7.0).left is None
+
+
 def test_a_program_that_reports_the_same_step_again() -> None:
     """After a while no end is to be expected; it is no stall, and how long a step takes does not grow meanwhile."""
     again = replace(HUNG, at=70.0, changed_at=6.0)

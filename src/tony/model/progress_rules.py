@@ -55,8 +55,11 @@ def is_repeating(progress: Progress, now: float) -> bool:
 
 
 def has_made_all(progress: Progress) -> bool:
-    """Return True if a program has made its last step. One whose first step was 0 reports 49 of 50 last."""
-    if not progress.total:
+    """Return True if a program has made its last step. One whose first step was 0 reports 49 of 50 last.
+
+    One that reports more than the total, such as the steps of all epochs and the total of one, never has.
+    """
+    if not progress.total or progress.step > progress.total:
         return False
     return progress.step >= (progress.total - 1 if progress.first_step == 0 else progress.total)
 
@@ -84,8 +87,8 @@ def measure_task(progress: Progress, now: float | None, *, succeeded: bool = Fal
     if now is not None and (stalled is not None or overdue is not None or is_repeating(progress, now)):
         seconds = None
     left = None
-    if age is not None and seconds and progress.total:
-        remaining = max(0.0, (progress.total - progress.step) * seconds)
+    if age is not None and seconds and progress.total and progress.step <= progress.total:
+        remaining = (progress.total - progress.step) * seconds
         left = remaining - age if age < remaining else None if remaining else 0.0
     return TaskProgress(
         task=progress.task,
