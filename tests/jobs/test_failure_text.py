@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded, write_log
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
-from tony.jobs.failure_text import build_error, format_outcome, format_report
+from tony.jobs.failure_text import build_error, format_note, format_outcome, format_report
 from tony.jobs.root_cause import build_root_cause
 from tony.model.codec import to_plain
 from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
@@ -46,6 +46,14 @@ def test_a_program_that_failed(report: JobReport) -> None:
         f"  tony logs {JOB} worker:1",
         f"  tony status {JOB}",
     ]
+
+
+def test_a_note_does_not_repeat_the_failure(report: JobReport) -> None:
+    """The failure is shown next to the table of tasks, once."""
+    ended, root = report.tasks[0], next(task for task in report.tasks if task.task == str(FAILURE.task))
+    assert format_note(report, replace(ended, note=f"stopped ({FAILURE.reason})")) == "stopped (worker:1 failed)"
+    assert format_note(report, replace(root, note="printed nothing")) == "printed nothing"
+    assert format_note(report, replace(root, note="exit code 3", note_repeats_exit=True)) == ""
 
 
 def test_only_files_that_hold_something_are_named(home: Home) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.root_cause import RootCause, build_root_cause
 from tony.model.failure import Failure, FailureCause, FailureClass
-from tony.model.job_report import JobReport
+from tony.model.job_report import JobReport, TaskReport
 from tony.model.log_name import ERR, STREAMS
 from tony.model.states import JobState
 from tony.units import format_duration
@@ -25,6 +25,16 @@ def format_outcome(report: JobReport) -> str:
     took = "" if report.took is None else f" after {format_duration(report.took)}"
     sessions = f" in session {report.session}" if report.session > 1 else ""
     return f"job {report.job} ({report.name}) {report.state.value}{took}{sessions}"
+
+
+def format_note(report: JobReport, task: TaskReport) -> str:
+    """Return the note of a task, without what the task's exit status or the report's failure says at length."""
+    if task.note_repeats_exit:
+        return ""
+    failure = report.failure
+    if failure is None or failure.task is None or str(failure.task) == task.task:
+        return task.note
+    return task.note.replace(failure.reason, f"{failure.task} failed")
 
 
 def format_report(report: JobReport, shown_by: str = "") -> list[str]:

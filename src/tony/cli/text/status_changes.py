@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from tony.cli.text.status_text import note_of
 from tony.jobs.failure_text import format_outcome
 from tony.model.failure import Failure
 from tony.model.ids import TaskId, format_task_ranges
@@ -203,7 +202,7 @@ def _format_line(task: TaskReport, gives_reason: bool) -> str:
             return text
         how = task.note or task.signal or (f"exit code {task.exit_code}" if task.exit_code is not None else "")
         return f"{text}: {how}" if how else text
-    note = note_of(task) if task.state is TaskState.SUCCEEDED else ""
+    note = task.note if task.state is TaskState.SUCCEEDED and not task.note_repeats_exit else ""
     return f"{text}: {note}" if note else text
 
 

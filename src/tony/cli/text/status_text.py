@@ -12,7 +12,7 @@ from tony import clock
 from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
 from tony.cli.text.metric_values import NOTHING, format_measure, format_steps
 from tony.control_characters import escape
-from tony.jobs.failure_text import format_report, format_warnings
+from tony.jobs.failure_text import format_note, format_report, format_warnings
 from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.state_directory import JobFolder
@@ -71,7 +71,7 @@ def find_further_sessions(source: EventSource, report: JobReport) -> dict[int, s
     """Return session -> why it began, for all but the first; reads nothing for a job with one session."""
     if report.session < 2:
         return {}
-    from tony.core.sentences import format_sizes
+    from tony.core.sentences import format_sizes  # late: only jobs that restarted have these events
     from tony.history.event_queries import read_session_reasons, read_session_sizes
 
     reasons = read_session_reasons(source)
@@ -88,7 +88,7 @@ def find_lone_restarts(source: EventSource, report: JobReport) -> list[tuple[int
     """Return session and text for each task that restarted alone; reads nothing for a job without restarts."""
     if report.restarts is None:
         return []
-    from tony.history import event_queries
+    from tony.history import event_queries  # late: only jobs that restarted have these events
 
     return [
         (session, f"{found.task} alone: {found.failure} ({found.reason})")
@@ -105,7 +105,7 @@ def lacks_restarts(report: JobReport, alone: Sequence[tuple[int, str]]) -> bool:
 
 def lacks_reasons(folder: JobFolder, report: JobReport) -> bool:
     """Return True if the reason of a session is neither in the local log nor in the report."""
-    from tony.history.event_queries import read_session_reasons
+    from tony.history.event_queries import read_session_reasons  # late: only jobs that restarted have these events
 
     known = {report.session} if report.session_reason else set()
     return not read_session_reasons(folder).keys() | known >= set(range(2, report.session + 1))
@@ -194,7 +194,7 @@ def format_headline(report: JobReport, now: float) -> str:
 
 def format_task_table(report: JobReport, now: float, columns: int | None) -> list[str]:
     """Return one line per task, below a heading."""
-    rows = [_HEADING, *(_format_row(task, now) for task in report.tasks)]
+    rows = [_HEADING, *(_format_row(report, task, now) for task in report.tasks)]
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
     return _format_columns(rows, columns, _EXPENDABLE)
@@ -215,12 +215,12 @@ def _format_columns(rows: Sequence[Sequence[str]], columns: int | None, expendab
     return format_table(kept, columns, [kept[0].index(heading) for heading in expendable if heading in kept[0]])
 
 
-def _format_row(task: TaskReport, now: float) -> tuple[str, ...]:
+def _format_row(report: JobReport, task: TaskReport, now: float) -> tuple[str, ...]:
     since = "-" if task.since is None else f"{format_clock_time(task.since)} ({format_age(task.since, now)})"
     ended = task.signal or ("-" if task.exit_code is None else str(task.exit_code))
     session = str(task.session or "-")
     used = (*_format_use(task), _format_output_age(task))
-    return (*_format_place(task), since, session, *used, escape(ended), escape(note_of(task)))
+    return (*_format_place(task), since, session, *used, escape(ended), escape(format_note(report, task)))
 
 
 def _format_place(task: TaskReport) -> tuple[str, str, str, str]:
@@ -242,11 +242,6 @@ def _format_output_age(task: TaskReport) -> str:
     return "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
 
 
-def note_of(task: TaskReport) -> str:
-    """Return the note of a task, unless it only repeats the exit status."""
-    return "" if task.note_repeats_exit else task.note
-
-
 def format_live_table(report: JobReport, now: float, columns: int, rows: int, progress: str = "") -> list[str]:
     """Return the job on one line, a row for each task (or each role if there are too many), and what it waits for.
 
@@ -256,7 +251,7 @@ def format_live_table(report: JobReport, now: float, columns: int, rows: int, pr
     """
     lines = [cut(format_live_headline(report, now), columns)]
     if len(report.tasks) <= rows:
-        rows_of_tasks = [_LIVE_HEADING, *(_format_live_row(task, now) for task in report.tasks)]
+        rows_of_tasks = [_LIVE_HEADING, *(_format_live_row(report, task, now) for task in report.tasks)]
         lines += _format_columns(rows_of_tasks, columns, _LIVE_EXPENDABLE)
     else:
         lines += format_table([("ROLE", "TASKS"), *_format_role_rows(report.tasks)], columns)
@@ -272,9 +267,9 @@ def format_live_headline(report: JobReport, now: float) -> str:
     return f"{report.state.value}{took}{session}  {escape(report.name)}  {escape(report.job)}"
 
 
-def _format_live_row(task: TaskReport, now: float) -> tuple[str, ...]:
+def _format_live_row(report: JobReport, task: TaskReport, now: float) -> tuple[str, ...]:
     ended = task.signal or (f"exit code {task.exit_code}" if task.exit_code else "")
-    note = escape(note_of(task) or ended)
+    note = escape(format_note(report, task) or ended)
     return (*_format_place(task), format_age(task.since, now), *_format_use(task), _format_output_age(task), note)
 
 
