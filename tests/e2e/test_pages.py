@@ -89,6 +89,17 @@ waits_for_ever()
 """
 
 
+SPEAKS_PY = """
+import os, time
+
+print("listening")
+while not os.path.exists(os.environ["SPEAK"]):
+    time.sleep(0.05)
+print("spoken")
+time.sleep(600)
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A portal with a job that failed and one that runs."""
@@ -215,6 +226,36 @@ def test_logs_are_followed(stage: Stage) -> None:
         line = page.locator("#log .line").last
         assert re.match(r"\d\d:\d\d:\d\d\.\d\d worker:\d step \d+ good", line.inner_text())
         assert line.locator("span.f2").count() == 1
+
+
+def test_an_open_page_asks_for_nothing_while_nothing_happens(stage: Stage) -> None:
+    """Its request is held until there is a new line, and not at all while the page is hidden."""
+    speak = stage.lab.root / "speak"
+    file = stage.lab.job_file('name = "speaks"\ncommand = "python3 -u speaks.py"\n', {"speaks.py": SPEAKS_PY})
+    job = stage.lab.detach(file, "--set", f"env.SPEAK={speak}")
+    stage.lab.wait_output(job, "main:0", "listening")
+    with stage.browsing.page(stage.base) as page:
+        held: list[str] = []
+        page.on("request", lambda request: held.append(request.url) if "known=" in request.url else None)
+        with page.expect_request(lambda request: "known=" in request.url):
+            page.goto(f"/job/{job}/logs")
+        start = _count_steps(stage)
+        until(lambda: _count_steps(stage) > start + 60, "another job has printed for a while")
+        page.evaluate("0")
+        assert len(held) == 1
+        speak.touch()
+        with page.expect_request(lambda request: "known=" in request.url):
+            expect(page.locator("#log pre")).to_contain_text("spoken")
+        with page.expect_event("requestfailed"):
+            page.evaluate("""Object.defineProperty(document, "hidden", { get: () => true });
+                document.dispatchEvent(new Event("visibilitychange"));""")
+        assert len(held) == 2
+    stage.lab.tony("kill", job)
+
+
+def _count_steps(stage: Stage) -> int:
+    log = stage.lab.home / "jobs" / stage.runs / "logs" / "worker-0.s1.t1.out"
+    return log.read_text().count("step")
 
 
 def _last_step(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -26,20 +27,36 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 class Proxied:
-    """A job's pages as a cluster's proxy has them: it leads elsewhere while there is no master.
-
-    Attributes:
-        does: `pass on`, `fail` or `lead on`.
-    """
+    """A job's pages as a cluster's proxy has them: it leads elsewhere while there is no master."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self.does = "pass on"
+        self._does = "pass on"
+        self._passed: set[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = set()
+
+    @property
+    def does(self) -> str:
+        """`pass on`, `fail` or `lead on`; also with requests that the application holds."""
+        return self._does
+
+    @does.setter
+    def does(self, what: str) -> None:
+        self._does = what
+        for loop, task in [*self._passed]:
+            loop.call_soon_threadsafe(task.cancel)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.does == "pass on":
-            await self._app(scope, receive, send)
-            return
+
+            async def run() -> None:
+                await self._app(scope, receive, send)
+
+            passed = asyncio.get_running_loop(), asyncio.ensure_future(run())
+            self._passed.add(passed)
+            await asyncio.wait([passed[1]])
+            self._passed.remove(passed)
+            if not passed[1].cancelled():
+                return
         there = scope["path"] == "/elsewhere"
         headers = [(b"content-type", b"text/html")]
         if not there and self.does == "lead on":
@@ -65,9 +82,9 @@ def test_an_open_page_survives_an_am_restart(tmp_path: Path) -> None:
         old, address = page.locator("#old"), page.url
         expect(page.locator("h1 .badge")).to_have_text("running")
         for away in ("fail", "lead on"):
-            proxied.does = away
-            with page.expect_response("**/") as asked:
+            with page.expect_response("**/?known=*") as asked:
                 page.clock.run_for(4_000)
+                proxied.does = away
             assert asked.value.status in (302, 500)
             expect(old).to_be_visible()
             proxied.does = "pass on"

@@ -119,7 +119,7 @@ def _sees_the_job(page: Page, address: str) -> None:
 
 
 def _follows_a_log(lab: YarnLab, page: Page, browser: Browsing) -> None:
-    """By asking again, for the proxy lets nothing flow: it is not even tried, that would hold one of its threads."""
+    """The proxy lets nothing flow, but waits for the answer to a request."""
     page.locator("#tasks").get_by_role("link", name="worker:0", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("worker:0")
     page.get_by_role("link", name="Follow log").first.click()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from tony.errors import UserError
@@ -13,6 +14,8 @@ from tony.name_suggestions import suggest_names
 
 #: Tasks named in an error message.
 _MAX_SHOWN = 10
+#: Tasks on other machines whose recent output a page waits for.
+MAX_FOLLOWED_TASKS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,11 @@ def select_named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[TaskId
             raise UserError(f"job {job} has no task {word!r}; {suggest_names(word, names, f'it has {shown}')}")
         chosen |= matching
     return frozenset(chosen) or None
+
+
+def select_followed(tasks: Sequence[TaskId], name: str) -> frozenset[str]:
+    """Return the tasks of a name, a task or a role, all if it is empty, whose output is followed: not too many."""
+    return frozenset(islice((str(task) for task in tasks if name in ("", str(task), task.role)), MAX_FOLLOWED_TASKS))
 
 
 def select_one_task(job: str, tasks: Sequence[TaskId], word: TaskId | str) -> TaskId:

@@ -68,6 +68,12 @@ class Inotify:
         number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(path), int(changes))
         self._paths[_check_result(number)] = path
 
+    def remove(self, path: Path) -> None:
+        """Watch a folder or file no longer."""
+        for number in [number for number, watched in self._paths.items() if watched == path]:
+            del self._paths[number]
+            self._libc.inotify_rm_watch(self.descriptor, number)  # fails if the folder was removed
+
     def read(self) -> list[InotifyEvent]:
         """Return the changes since the last call."""
         try:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -101,6 +101,8 @@ def wrap_page(context: ServerContext, page: Page) -> Callable[[Request], Awaitab
             return _render_problem_page(page_request, error.status, error.title, error.what)
         except OverloadedError:
             raise
+        except ClientDisconnect:
+            return Response()
         except TonyError as error:
             status = 500 if error.exit_code is ExitCode.BUG and not isinstance(error, RecordError) else 502
             return _render_problem_page(page_request, status, "This page cannot be shown", str(error))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -16,9 +17,10 @@ from typing import Protocol
 from tony.errors import RecordError
 from tony.history.job_record import read_job
 from tony.jobs import am_client
+from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
-from tony.jobs.log_files import Selection
+from tony.jobs.log_files import Selection, select_followed
 from tony.jobs.remote.log_fetcher import LogFetcher
 from tony.jobs.remote.shared_fetch import SharedFetch
 from tony.linux.thread_pools import to_thread
@@ -108,16 +110,26 @@ class AmJobView(DirectoryJobView):
                 await logs.wait_until_finished()
         return ""
 
+    @asynccontextmanager
+    async def follow_output(self, shown: ShownFiles) -> AsyncIterator[None]:
+        record = await self.record()
+        if record is None or shown.task is None:
+            yield
+            return
+        selection = Selection(tasks=select_followed(record.spec.task_ids, shown.task))
+        async with LogFetcher(self.folder, record, None, selection, _log.warning, wait=True):
+            yield
+
     async def kill(self, *, now: bool = False, actor: str = "") -> JobReport:
         report = await self.status()
         await am_client.send_command(self.folder, KillJob(actor=actor, now=now))
-        self._forget_status()
+        self.forget_status()
         return report
 
     async def restart(self, actor: str = "") -> JobReport:
         report = await self.status()
         await am_client.send_command(self.folder, RestartJob(actor=actor))
-        self._forget_status()
+        self.forget_status()
         return report
 
     def stacks(self, *tasks: TaskId | str, actor: str = "") -> AsyncGenerator[Stacks, None]:

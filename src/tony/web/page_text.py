@@ -73,6 +73,14 @@ def format_elapsed(since: float | None, until: float | None) -> str:
     return NOTHING if since is None or until is None else format_duration(max(0.0, until - since))
 
 
+def render_running(since: float | None, now: float) -> Markup:
+    """Return the time since a moment as HTML, which the page's script keeps up to date."""
+    if since is None:
+        return Markup(NOTHING)
+    elapsed = max(0.0, now - since)
+    return Markup('<span data-elapsed="{:.0f}">{}</span>').format(elapsed, format_duration(elapsed))
+
+
 def format_bytes_or_nothing(count: float | None) -> str:
     """Format bytes: `1.5 GiB`."""
     return NOTHING if count is None else format_bytes(count)

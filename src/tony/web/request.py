@@ -8,11 +8,13 @@ from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 
+from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.ids import TaskId
 from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
 from tony.web.authorization import User, find_job
+from tony.web.held_requests import wait_for_job
 from tony.web.server_context import ServerContext
 
 #: The parameters of an address; as pairs, one of them may occur several times.
@@ -84,17 +86,34 @@ class PageRequest:
             raise PageError(400, "Invalid address", f"{name} must be a whole number.")
         return min(max(int(text), least), most)
 
-    async def find_job(self, job: str = "") -> tuple[DirectoryJobView, JobReport]:
+    async def find_job(self, job: str = "", shown: ShownFiles | None = None) -> tuple[DirectoryJobView, JobReport]:
         """Return a job, by default the one that the address names, and its report.
+
+        Args:
+            shown: what a page that follows the job shows of it. If the client has that already, wait until the job
+                changes.
 
         Raises:
             PageError: there is none, or the user may not see it; the response does not reveal which.
             TonyError: its directory cannot be read.
         """
         job = job or self.context.only or self.request.path_params["job"]
-        if found := await find_job(self.portal_user, self.context.provider, job):
+        found = await find_job(self.portal_user, self.context.provider, job)
+        if found and shown and not found[1].state.ended:
+            self.set_version(await wait_for_job(self.request, self.context, found[0], shown))
+            found = await find_job(self.portal_user, self.context.provider, job)
+        if found:
             return found
         raise PageError(404, "Job not found", f"{job[:80]} does not exist, or you do not have permission to view it.")
+
+    @property
+    def version(self) -> str:
+        """The version of what the page shows, for its next request; empty if it does not follow a job."""
+        return getattr(self.request.state, "version", "")
+
+    def set_version(self, version: str) -> None:
+        """Set the version of what the page shows."""
+        self.request.state.version = version
 
     def find_task(self, report: JobReport) -> TaskId:
         """Return the task that the address names.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 
+from tony.linux.folder_watches import FolderWatches
 from tony.web.job_provider import JobProvider
 from tony.web.timeline_svg import SvgCache
 from tony.web.user_authentication import Authenticator
@@ -18,6 +19,7 @@ class ServerContext:
         login: the server has a page `/login`, for users who cannot be authenticated otherwise.
         boards: the server has TensorBoard pages below `/tensorboard`.
         drawings: the timelines drawn last.
+        watches: the folders whose changes open pages wait for.
     """
 
     provider: JobProvider
@@ -27,3 +29,4 @@ class ServerContext:
     login: bool = False
     boards: bool = False
     drawings: SvgCache = field(default_factory=SvgCache)
+    watches: FolderWatches = field(default_factory=FolderWatches)

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 
 from tony import __version__, control_characters
 from tony.jobs.directory.secret_patterns import HTML
+from tony.jobs.failure_text import format_note
 from tony.units import Unit
 from tony.web import page_text
 from tony.web.assets import load_assets
@@ -58,7 +59,9 @@ def _create_environment() -> Environment:
     environment.globals |= {
         "NOTHING": page_text.NOTHING,
         "version": __version__,
+        "format_note": format_note,
         "took": page_text.format_elapsed,
+        "running_for": page_text.render_running,
         "measured": page_text.format_metric,
         "units": Unit,
     }
@@ -87,6 +90,7 @@ def _render_html(template: str, page_request: PageRequest, values: dict[str, obj
     found = load_assets()
     common = {
         "links": page_request.links,
+        "page_version": page_request.version,
         "portal_user": page_request.portal_user,
         "only": page_request.context.only,
         "provider": page_request.context.provider,

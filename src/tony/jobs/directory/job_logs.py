@@ -11,15 +11,13 @@ from tony.errors import StorageError
 from tony.jobs.directory.log_search import SearchText
 from tony.jobs.directory.merged_logs import LogPosition, LogSweep, MergedLines
 from tony.jobs.directory.open_log import open_log
-from tony.jobs.log_files import Selection
+from tony.jobs.log_files import MAX_FOLLOWED_TASKS, Selection
 from tony.linux.thread_pools import Lane
 from tony.model.log_name import LogName
 from tony.storage.stores.local_store import LocalStore
 
 #: Logs that are merged; of more, the first ones.
 MAX_MERGED_LOGS = 1000
-#: Tasks whose recent output is fetched for one request.
-_MAX_FETCHED_TASKS = 64
 _MAX_NOTES = 3
 
 
@@ -40,7 +38,7 @@ class JobLogs:
 
     async def fetch_output(self, tasks: Sequence[str]) -> str:
         """Fetch recent output; return what is missing, why, and what to do, or an empty string."""
-        missing = await asyncio.gather(*map(self.fetch, tasks[:_MAX_FETCHED_TASKS]))
+        missing = await asyncio.gather(*map(self.fetch, tasks[:MAX_FOLLOWED_TASKS]))
         return "; ".join(list(dict.fromkeys(filter(None, missing)))[:_MAX_NOTES])
 
     async def list_names(self) -> list[LogName]:

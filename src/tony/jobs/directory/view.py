@@ -11,10 +11,11 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence, Set
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tony import clock
@@ -28,12 +29,14 @@ from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
 from tony.jobs import actions, job_follower, job_output
 from tony.jobs.directory.job_logs import JobLogs
-from tony.jobs.directory.open_log import LOG_PIECE, LogPart, OpenLog
+from tony.jobs.directory.open_log import LOG_PIECE, OpenLog
+from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.job_view import JobView
 from tony.jobs.log_files import Selection
 from tony.jobs.log_lines import LogLine
+from tony.jobs.log_parts import LogPart
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.jobs.status import job_status, remote_job_sync
 from tony.linux.inotify import ChangeWatch
@@ -332,6 +335,34 @@ class DirectoryJobView(JobView):
         except OSError:
             return None
 
+    # --- changes of what is shown -------------------------------------------------------------------------------------
+
+    async def list_announced_folders(self, shown: ShownFiles) -> Sequence[Path]:
+        """Return the folders in which every change of the shown files can be noticed; empty if that is not certain."""
+        if self._refresh_folder is not None or (self._remote is not None and not await self._remote.is_local()):
+            return ()
+        return [self.folder.path] if shown.task is None else [self.folder.path, self.folder.logs]
+
+    async def read_digest(self, shown: ShownFiles) -> str:
+        """Return a text that differs after any change of the shown files."""
+        await self._refresh()
+        return await self._lane.run(self._read_digest, shown)
+
+    def _read_digest(self, shown: ShownFiles) -> str:
+        items = [*LocalStore(self.folder.path).list()]
+        if shown.task is not None:
+            items += self._store.list_files(join_path(self._path, self.folder.logs.name), shown.log_prefix)
+        return shown.digest(items)
+
+    @asynccontextmanager
+    async def follow_output(self, shown: ShownFiles) -> AsyncIterator[None]:
+        """Copy shown output of other machines while it is printed, as long as the context lasts."""
+        if self._remote is None or shown.task is None:
+            yield
+        else:
+            async with self._remote.follow_output(shown.task):
+                yield
+
     # --- output and links ---------------------------------------------------------------------------------------------
 
     def output(
@@ -392,12 +423,12 @@ class DirectoryJobView(JobView):
             ConnectionFailedError: its application master is running, but does not answer.
         """
         report = await actions.kill(self.home, self.id, now=now, actor=actor)
-        self._forget_status()
+        self.forget_status()
         return report
 
     async def restart(self, actor: str = "") -> JobReport:
         report = await actions.restart(self.home, self.id, actor)
-        self._forget_status()
+        self.forget_status()
         return report
 
     def stacks(self, *tasks: TaskId | str, actor: str = "") -> AsyncGenerator[Stacks, None]:
@@ -406,7 +437,8 @@ class DirectoryJobView(JobView):
     async def set_log_level(self, level: str, actor: str = "") -> JobReport:
         return await actions.set_log_level(self.home, self.id, level, actor)
 
-    def _forget_status(self) -> None:
+    def forget_status(self) -> None:
+        """Let the next `status` be a fresh one."""
         self._reported_at = float("-inf")
 
 

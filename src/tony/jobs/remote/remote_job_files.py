@@ -6,13 +6,15 @@ Requests wait only briefly: a longer transfer continues in the background for la
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 from tony.errors import TonyError, join_lines
 from tony.history.job_record import read_job
-from tony.jobs.log_files import Selection
+from tony.jobs.log_files import Selection, select_followed
 from tony.jobs.remote import log_fetcher, scheduler_logs
+from tony.jobs.remote.log_fetcher import LogFetcher
 from tony.jobs.remote.log_mirror import complete
 from tony.jobs.remote.shared_fetch import SharedFetch
 from tony.jobs.status import remote_job_sync
@@ -121,6 +123,21 @@ class RemoteJobFiles:
             else:
                 owner = await self._owner()
                 await scheduler_logs.fetch_ended(self._folder, record, submitter, selection, note, owner)
+
+    async def is_local(self) -> bool:
+        """Return True if all files are on this machine."""
+        return await self._find() is None
+
+    @asynccontextmanager
+    async def follow_output(self, name: str) -> AsyncIterator[None]:
+        """Fetch the output of a task, a role or all tasks while it is printed, as long as the context lasts."""
+        found = await self._find()
+        if found is None or self._owner is not None or self._folder.summary.exists():
+            yield
+            return
+        selection = Selection(tasks=select_followed(found[0].spec.task_ids, name))
+        async with LogFetcher(self._folder, *found, selection, _log.info, wait=True):
+            yield
 
     async def refresh(self) -> None:
         """Fetch events and metrics of a running job of the state directory, unless they are fresh."""

@@ -188,8 +188,8 @@
     return chart;
   }
 
-  // Seconds between two updates of the charts of a running job.
-  const updateSeconds = 10;
+  // Milliseconds between two updates of the charts of a running job, at least.
+  const updatePause = 5000;
 
   function begin(place) {
     const base = place.dataset.charts, join = base.includes("?") ? "&" : "?";
@@ -230,20 +230,21 @@
     const inUse = (figure, chart) => figure.matches(":hover") || figure.querySelector("details[open]") || figure.contains(document.activeElement)
       || chart.scales.x.min > chart.data[0][0] || chart.scales.x.max < chart.data[0].at(-1);
 
+    let updatedAt = Date.now();
     async function update() {
-      if (!place.isConnected || !document.body.hasAttribute("data-live")) return false;
+      if (!place.isConnected || Date.now() - updatedAt < updatePause) return;
+      updatedAt = Date.now();
       for (const [figure, { chart }] of drawn) {
         const box = figure.getBoundingClientRect();
         if (box.bottom < 0 || box.top > innerHeight || inUse(figure, chart)) continue;
         const found = await request(figure);
         if (found.lines.length) show(figure, found);
       }
-      return true;
     }
 
     place.querySelectorAll("figure[data-series]").forEach(figure => seen.observe(figure));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const [figure, { found }] of drawn) show(figure, found); });
-    if (document.body.hasAttribute("data-live")) window.tony.poll(updateSeconds, update);
+    document.addEventListener("tony-refresh", () => update().catch(() => {}));
   }
 
   document.querySelectorAll("[data-charts]").forEach(begin);

@@ -20,6 +20,16 @@
     }
   }
 
+  // Show how long something has been running; the server's `format_duration` in whole seconds.
+  function tick() {
+    for (const each of document.querySelectorAll("[data-elapsed]")) {
+      each.since ??= performance.now() - each.dataset.elapsed * 1000;
+      const s = Math.round((performance.now() - each.since) / 1000), two = number => String(number).padStart(2, "0");
+      each.textContent = s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} m ${two(s % 60)} s`
+        : s < 86400 ? `${Math.floor(s / 3600)} h ${two(Math.floor(s % 3600 / 60))} m` : `${Math.floor(s / 86400)} d ${Math.floor(s % 86400 / 3600)} h`;
+    }
+  }
+
   // Make scrollable tables reachable by keyboard.
   function makeScrollableFocusable() {
     for (const table of document.querySelectorAll("table")) {
@@ -47,6 +57,7 @@
       old.querySelectorAll("details").forEach((each, at) => { each.open = opened[at] ?? each.open; });
       old.querySelectorAll("pre").forEach((each, at) => { each.scrollTop = scroll[at] ?? 0; });
     }
+    tick();
     makeScrollableFocusable();
   }
 
@@ -62,30 +73,45 @@
     const pending = fresh.querySelector("[data-wait]");
     swap(pending ? now.filter(part => part.id !== "timeline" && part.id !== "goodput") : now);
     if (pending) loadTimeline(pending.dataset.wait).catch(() => {});
+    document.body.dataset.live = fresh.body.dataset.live;
+    document.dispatchEvent(new Event("tony-refresh"));
   }
 
   const selects = element => { const chosen = getSelection(); return !chosen.isCollapsed && element.contains(chosen.anchorNode); };
 
-  // Poll until `request` returns false: less often while the server fails, not at all while the page is hidden.
-  function poll(seconds, request) {
-    let pause = seconds, answeredAt = Date.now(), redirectedAt = 0;
-    async function step() {
-      if (!document.hidden) {
-        try {
-          if (await request() === false) return;
-          pause = seconds; answeredAt = Date.now(); redirectedAt = 0;
-          showStale(0);
-        } catch (error) {
-          redirectedAt = error.redirected ? redirectedAt || Date.now() : 0;
-          pause = redirectedAt ? seconds : Math.min(60, pause * 2);
-          showStale(answeredAt);
-          if (redirectedAt && Date.now() - redirectedAt > redirectTimeout) { location.reload(); return; }
-        }
+  const happens = (target, event) => new Promise(done => target.addEventListener(event, done, { once: true }));
+
+  // Keep this page up to date. The server answers a request once what the page shows has changed, or after a while. None
+  // is made while the page is hidden, or its reader has left the newest lines; fewer are made while the server fails.
+  async function live() {
+    const body = document.body, box = document.getElementById("follow");
+    if (!body.dataset.live || !document.querySelector("[data-part]")) return;
+    let pause = leastPause, answeredAt = Date.now(), redirectedAt = 0, request;
+    document.addEventListener("visibilitychange", () => { if (document.hidden) request?.abort(); });
+    while ("live" in body.dataset) {
+      if (document.hidden) { await happens(document, "visibilitychange"); continue; }
+      if (box && !box.checked) { await happens(box, "change"); continue; }
+      const address = new URL(location.href);
+      if (document.getElementById("old").hidden) address.searchParams.set("known", body.dataset.live);
+      request = new AbortController();
+      try {
+        const html = await text(address, "text", request.signal);
+        pause = leastPause; answeredAt = Date.now(); redirectedAt = 0;
+        showStale(0);
+        if (!box || box.checked) refresh(html);
+      } catch (error) {
+        if (request.signal.aborted) continue;
+        redirectedAt = error.redirected ? redirectedAt || Date.now() : 0;
+        pause = redirectedAt ? leastPause : Math.min(60, pause * 2);
+        showStale(answeredAt);
+        if (redirectedAt && Date.now() - redirectedAt > redirectTimeout) { location.reload(); return; }
       }
-      setTimeout(step, pause * 1000);
+      await new Promise(done => setTimeout(done, pause * 1000));
     }
-    setTimeout(step, seconds * 1000);
   }
+
+  // Seconds between two updates of a page, at least.
+  const leastPause = 1.5;
 
   // A cluster's proxy redirects while a job has no AM, and permanently once the job has ended. Milliseconds.
   const redirectTimeout = 30000;
@@ -98,19 +124,13 @@
     if (!since) place.textContent = "";
   }
 
-  async function text(address, as = "text") {
-    const answer = await fetch(address, { credentials: "same-origin", cache: "no-store", redirect: "manual" });
+  async function text(address, as = "text", signal = undefined) {
+    // At /metrics, an AM's server has a page for those who accept HTML, and text for others.
+    const headers = { Accept: as === "text" ? "text/html" : "application/json" };
+    const answer = await fetch(address, { headers, credentials: "same-origin", cache: "no-store", redirect: "manual", signal });
     if (answer.type === "opaqueredirect") throw Object.assign(new Error("Redirected."), { redirected: true });
     if (!answer.ok) throw new Error(answer.status);
     return answer[as]();
-  }
-
-  function live() {
-    if (!document.body.hasAttribute("data-live")) return;
-    if (document.querySelector("[data-part]")) {
-      const box = document.getElementById("follow");
-      poll(box ? 1.5 : 3, async () => { if (!box || box.checked) refresh(await text(location.href)); return document.body.hasAttribute("data-live"); });
-    }
   }
 
   // Load a timeline that takes longer than its page; one at a time, at most every ten seconds.
@@ -134,7 +154,11 @@
     const down = () => scrollTo(0, document.documentElement.scrollHeight);
     const atBottom = () => innerHeight + scrollY > document.documentElement.scrollHeight - 120;
     let top = 0;
-    addEventListener("scroll", () => { if (scrollY !== top) box.checked = atBottom() || (box.checked && scrollY > top); top = scrollY; }, { passive: true });
+    addEventListener("scroll", () => {
+      const follows = scrollY === top ? box.checked : atBottom() || (box.checked && scrollY > top);
+      top = scrollY;
+      if (follows !== box.checked) { box.checked = follows; box.dispatchEvent(new Event("change")); }
+    }, { passive: true });
     box.addEventListener("change", () => { if (box.checked) down(); });
     new MutationObserver(() => { if (box.checked) down(); }).observe(document.getElementById("log"), { childList: true });
     down();
@@ -234,7 +258,8 @@
   const pending = document.querySelector("[data-wait]");
   if (pending) loadTimeline(pending.dataset.wait).catch(() => {});
   document.querySelectorAll("[data-later]").forEach(place => loadLater(place).catch(() => {}));
+  if ("live" in document.body.dataset) setInterval(tick, 1000);
   live();
   document.getElementById("hit")?.scrollIntoView({ block: "center" });
-  window.tony = { localise, text, poll };
+  window.tony = { localise, text };
 })();

@@ -12,6 +12,7 @@ from tony.history.event_log import LogEntry
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
+from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.jobs.job_metrics import find_job_progress
@@ -85,7 +86,7 @@ BUCKET_TEXTS = {
 
 
 async def render_page(page_request: PageRequest) -> Response:
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles(metrics=True))
     values = await build_frame(page_request, view, report, "")
     events = await await_part(view.read_events(-_READ_EVENTS, _READ_EVENTS))
     readings = await load_readings(view, report)
@@ -117,7 +118,7 @@ async def render_page(page_request: PageRequest) -> Response:
 
 async def render_timeline(page_request: PageRequest) -> Response:
     """Return the timeline alone, or a time range of it; with the parameter `part`, as a fragment for the script."""
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles(metrics=True))
     values = await build_frame(page_request, view, report, "")
     values |= await _load_timeline(page_request, view, report, None)
     return render("life.html" if page_request.get_word("part") else "timeline.html", page_request, values)

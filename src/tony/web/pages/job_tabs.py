@@ -7,6 +7,7 @@ from starlette.responses import Response
 from tony.advice.heuristic import format_evidence, format_saving
 from tony.advice.recommendation import Advice
 from tony.config.resolved_table import ResolvedRow, list_recorded_rows
+from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.linux.thread_pools import to_thread
@@ -25,7 +26,7 @@ _OVERVIEW_COUNT = 3
 
 async def render_events(page_request: PageRequest) -> Response:
     """Return the page with the last events, or with those after a given number."""
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles())
     after = page_request.get_number("after", -_PAGE_SIZE, -_PAGE_SIZE)
     entries = await view.read_events(after, _PAGE_SIZE)
     words = EventWords()
@@ -54,7 +55,7 @@ async def render_events(page_request: PageRequest) -> Response:
 
 async def render_advice(page_request: PageRequest) -> Response:
     """Return the page; with the parameter `part`, the part for the overview."""
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles())
     values = await build_frame(page_request, view, report, "advice")
     found = await await_with_timeout(
         load_advice(view, page_request.portal_user, page_request.context.provider), _ADVICE_TIMEOUT_SECONDS
@@ -73,7 +74,7 @@ async def render_advice(page_request: PageRequest) -> Response:
 
 async def render_settings(page_request: PageRequest) -> Response:
     """Return the resolved configuration: every value that was set, or all, and where it was set."""
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles())
     values = await build_frame(page_request, view, report, "settings")
     rows = await await_part(_load_rows(view))
     every = page_request.get_word("all") == "yes"
@@ -91,7 +92,7 @@ async def _load_rows(view: DirectoryJobView) -> tuple[ResolvedRow, ...] | None:
 
 async def render_files(page_request: PageRequest) -> Response:
     """Return the list of the files of the job directory; each is downloaded from the API."""
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles())
     values = await build_frame(page_request, view, report, "files")
     values["files"] = await await_part(view.files())
     return render("files.html", page_request, values)

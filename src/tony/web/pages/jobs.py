@@ -5,18 +5,20 @@ The list has search, filters and sorting. Its address contains the whole query, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 from starlette.responses import Response
 
 from tony import clock
 from tony.advice.wasted_hours import Hours, WeekOfWaste
 from tony.history.goodput import Bucket
-from tony.model.job_query import DAMAGED, Facet, Facets, JobSort, Query, from_words, to_words
-from tony.model.job_summary import JobHead
+from tony.model.job_query import DAMAGED, Facet, Facets, JobSort, JobsPage, Query, from_words, to_words
 from tony.model.states import JobState
 from tony.web.authorization import list_visible_jobs
+from tony.web.held_requests import POLL_SECONDS, wait_for_other_version
 from tony.web.job_advice import MAX_JOBS, WEEK, compute_waste
 from tony.web.page_text import format_day
 from tony.web.pages.job import BUCKET_TEXTS
@@ -50,7 +52,7 @@ class Choice:
 async def render_jobs(page_request: PageRequest) -> Response:
     try:
         query = from_words(page_request.words)
-        found = await list_visible_jobs(page_request.portal_user, page_request.context.provider, query)
+        found = await _list_jobs(page_request, query)
     except ValueError as error:
         raise PageError(400, "Invalid address", f"{error}") from None
     words = to_words(query)
@@ -79,15 +81,28 @@ async def render_jobs(page_request: PageRequest) -> Response:
             "next": page_request.links.to_jobs({**words, "after": found.next}) if found.next else "",
             "first": page_request.links.to_jobs({**words, "after": ""}) if query.after else "",
             "live": any(not head.state.ended for head in found.heads),
-            "until_of": _find_end,
             "since": format_day(query.since),
             "until": format_day(query.until),
         },
     )
 
 
-def _find_end(head: JobHead, now: float) -> float | None:
-    return head.ended if head.state.ended else now
+async def _list_jobs(page_request: PageRequest, query: Query) -> JobsPage:
+    """Return the jobs of a page; if the client has them already, wait until there are others.
+
+    The index is filled by scans, so it is read again and again.
+    """
+    found = JobsPage(heads=())
+
+    async def load() -> str:
+        nonlocal found
+        found = await list_visible_jobs(page_request.portal_user, page_request.context.provider, query)
+        return blake2b(repr((found.heads, found.total, found.problems)).encode(), digest_size=12).hexdigest()
+
+    page_request.set_version(
+        await wait_for_other_version(page_request.request, load, POLL_SECONDS, changed=asyncio.Event())
+    )
+    return found
 
 
 def _build_column(

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from tony.errors import UserError
 from tony.jobs.directory.job_logs import MAX_MERGED_LOGS
 from tony.jobs.directory.merged_logs import MergedLine, MergedLines
+from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.log_files import LogFileInfo
 from tony.model.job_report import JobReport
@@ -47,7 +48,7 @@ class RenderedLine:
 
 
 async def render_page(page_request: PageRequest) -> Response:
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles(task=page_request.get_word("task")))
     query = _parse_query(page_request, report)
     logs = view.job_logs()
     tasks = query.find_tasks(report)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
+from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.job_metrics import find_task_progress, read_reports
 from tony.jobs.metric_curves import Curve, CurveOwner
 from tony.model.ids import parse_role
@@ -51,7 +52,7 @@ class MetricSection:
 
 
 async def render_page(page_request: PageRequest) -> Response:
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles(metrics=True))
     options = charts.read_options(page_request)
     values = await build_frame(page_request, view, report, "metrics")
     problem, sections = await view.query_metrics(partial(_build_sections, report=report)) or ("", ())

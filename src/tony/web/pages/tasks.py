@@ -13,6 +13,7 @@ from starlette.responses import Response
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
+from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.job_metrics import find_task_progress, read_reports
 from tony.jobs.log_files import LogFileInfo
@@ -39,7 +40,7 @@ _CONTAINERS_TIMEOUT_SECONDS = 3.0
 
 
 async def render_tasks(page_request: PageRequest) -> Response:
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(shown=ShownFiles(metrics=True))
     words = {
         name: page_request.get_word(name)
         for name in ("state", "role", "text", "sort", "reverse")
@@ -121,7 +122,9 @@ class OutputTail:
 
 
 async def render_task(page_request: PageRequest) -> Response:
-    view, report = await page_request.find_job()
+    view, report = await page_request.find_job(
+        shown=ShownFiles(metrics=True, task=page_request.request.path_params["task"])
+    )
     task = page_request.find_task(report)
     found = next(each for each in report.tasks if each.id == task)
     logs = view.task_logs(str(task))
