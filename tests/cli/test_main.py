@@ -175,6 +175,14 @@ def test_wrong_usage(tony: Tony, arguments: list[str]) -> None:
     assert "Usage: tony" in answer.err
 
 
+def test_a_task_too_many_is_explained(tony: Tony) -> None:
+    """Users expect that `status` takes a task, as `logs` does."""
+    answer = tony("status", "last", "worker:1")
+    assert answer.code == 2
+    assert "tony logs last worker:1" in answer.err
+    assert "tony logs" not in tony("status", "last", "more").err
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [

@@ -237,6 +237,9 @@ class TestRun:
         ],
     )
     def test_a_name(self, tony: Tony, desk: Desk, folder: Path, words: list[str], name: str) -> None:
+        (folder / "a").mkdir()
+        (folder / "a" / "train.py").touch()
+        (folder / "run.sh").touch()
         assert self.spec(tony, desk, "--", *words).name == name
 
     @pytest.mark.parametrize(

@@ -60,7 +60,10 @@ def test_a_rule_of_the_job_says_what_its_message_means(lab: Lab) -> None:
 
 
 def test_a_missing_script_without_a_source(lab: Lab) -> None:
-    lab.submit(lab.job_file('command = "python train.py"\n'))
+    """It is refused if it is plain that there is none, else the failure is explained."""
+    refused = lab.submit(lab.job_file('command = "python train.py"\n'))
+    assert mentions(refused.stderr, "source is not set", "nothing was started")
+    lab.submit(lab.job_file('command = "sleep 0; python train.py"\n'))
     shown = lab.tony("why", lab.jobs()[-1]).stdout
     assert mentions(shown, "source is not set", 'source = "."')
 

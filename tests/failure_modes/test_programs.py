@@ -46,8 +46,11 @@ def test_a_command_that_is_not_found(lab: Lab) -> None:
     failed_to_start(lab, lab.tony("run", "-n", "3", "--source", "", "--", "nonesuch"), nowhere, tasks=3)
     beside = "command not found: tool (not on PATH; the one in the working directory is ./tool)"
     failed_to_start(lab, lab.tony("run", "--", "tool", cwd=project), beside)
+    refused = lab.tony("run", "--", "./nonesuch", cwd=project)
+    assert (refused.returncode, "nonesuch is not in source" in refused.stderr) == (2, True)
+    optional = f'files=["{project}/nonesuch#optional"]'
     missing = "command not found: ./nonesuch (no such file in the working directory)"
-    failed_to_start(lab, lab.tony("run", "--", "./nonesuch", cwd=project), missing)
+    failed_to_start(lab, lab.tony("run", "--set", optional, "--", "./nonesuch", cwd=project), missing)
     done = lab.submit(lab.job_file('command = "nonesuch --option"\n'))
     assert done.returncode == 1
     assert "exit code 127" in done.stderr
@@ -61,7 +64,7 @@ def test_an_interpreter_that_is_too_old_for_the_program(lab: Lab) -> None:
         "#!/bin/sh\necho '  File \"train.py\", line 1' >&2\necho 'SyntaxError: invalid syntax' >&2\nexit 1\n"
     )
     old.chmod(0o700)
-    done = lab.tony("run", "--source", "", "--python", str(old), "--", "python", "train.py")
+    done = lab.tony("run", "--source", "", "--python", str(old), "--", "python", "-m", "train")
     assert done.returncode == 1
     assert "SyntaxError: invalid syntax\n" in done.stderr
 

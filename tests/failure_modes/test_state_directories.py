@@ -167,7 +167,7 @@ def test_a_second_job_with_the_same_name(lab: Lab) -> None:
         assert (lab.home / "jobs" / each / "logs" / "main-0.s1.t1.out").read_text() == f"{each}\n"
     done = lab.tony("status", "digits")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "'digits' is the name of 2 jobs" in done.stderr
+    assert "2 jobs have the name 'digits'" in done.stderr
     assert all(each in done.stderr for each in ids)
 
 

@@ -122,7 +122,9 @@ def test_a_unique_name_is_enough(home: Home) -> None:
     recorded(home, B, JobSpec(name="oom", command="true", roles={"worker": Role()}))
     recorded(home, "local-20270101-000000-dddddd", JobSpec(name="bbbbbb", command="true", roles={"worker": Role()}))
     assert resolve(home, "bbbbbb") == B
-    with pytest.raises(UnknownJobError, match=f"'oom' is the name of 2 jobs: {B}, {A}. Write the id of the job"):
+    with pytest.raises(
+        UnknownJobError, match=rf"2 jobs have the name 'oom': {B} \(not ended\), {A} \(not ended\). Write an id"
+    ):
         resolve(home, "oom")
 
 

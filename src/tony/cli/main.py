@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -92,6 +93,7 @@ ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
 _SUGGESTIONS = {"jobs": "list"}
 #: Ends the help of each command for a job.
 _JOB_HELP = "JOB is a job's id, a unique part of it, its name if no other job has it, or `last`."
+_EXTRA_TASK = re.compile(r"got unexpected extra argument \(([A-Za-z][\w-]*:\d+)\)")
 #: Exit codes of Unix programs for SIGINT and SIGPIPE.
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -240,8 +242,18 @@ def _explain_usage_error(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context:
         say(context.get_usage(), to=sys.stderr)
+        for hint in _find_task_hints(message, context):
+            say(hint, to=sys.stderr)
         say(f"Help: {context.command_path} --help", to=sys.stderr)
     return message
+
+
+def _find_task_hints(message: str, context: click.Context) -> Iterator[str]:
+    """Yield where a task is shown, if a command that takes only a job was given one as well."""
+    task = _EXTRA_TASK.fullmatch(message)
+    if task and "job" in context.params:
+        job = context.params["job"]
+        yield f"All tasks: tony status {job}. Output of {task[1]}: tony logs {job} {task[1]}"
 
 
 def _report_error(message: str, code: ExitCode, as_json: bool) -> ExitCode:
@@ -275,7 +287,7 @@ def _is_cwd_removed() -> bool:
 
 
 def _report_bug(error: BaseException) -> int:
-    import traceback
+    import traceback  # late: only a bug needs it
 
     text = "".join(traceback.format_exception(error))
     warn(f"internal error, a bug in tony: {type(error).__name__}: {error}")

@@ -58,15 +58,26 @@ def changing_options(function: F) -> F:
     return function
 
 
+def parse_pair(text: str, option: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """Return name and value of `NAME=VALUE`.
+
+    Args:
+        form: how the option is written.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise click.BadParameter(f"{text!r}: write {form}", param_hint=option)
+    return name.strip(), value
+
+
 def parse_variable(text: str) -> tuple[str, str]:
     """Return name and value of `NAME=VALUE`, or of `NAME` with the value of the present environment."""
-    name, equals, value = text.partition("=")
-    if equals and not name.strip():
-        raise click.BadParameter(f"{text!r}: write NAME=VALUE", param_hint="--env")
-    if not equals and text not in os.environ:
+    if "=" in text:
+        return parse_pair(text, "--env")
+    if text not in os.environ:
         message = f"{text!r} is not set in your environment (or not exported). Write NAME=VALUE."
         raise click.BadParameter(message, param_hint="--env")
-    return (name.strip(), value) if equals else (text, os.environ[text])
+    return text, os.environ[text]
 
 
 def load_job_file(job_file: str, scheduler: str | None, sets: Iterable[str], params: Iterable[str]) -> Resolved:

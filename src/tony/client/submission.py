@@ -15,6 +15,7 @@ from pathlib import Path
 import tony
 from tony import clock
 from tony.client.credential_creation import make_credentials
+from tony.client.script_check import find_missing_scripts
 from tony.client.staged_copy import StagedCopy
 from tony.client.staging import OnNotice, SubmissionNotice, stage
 from tony.config.files.call_settings import from_spec
@@ -52,12 +53,13 @@ def check(resolved: Resolved, home: Home) -> Submitter:
         ConfigError: it cannot; has every reason.
     """
     submitter = schedulers.load(resolved.spec.scheduler).create_submitter(home)
-    _check(resolved, submitter)
+    _check(resolved, submitter, is_staged=False)
     return submitter
 
 
-def _check(resolved: Resolved, submitter: Submitter) -> None:
-    problems = [*submitter.check(resolved.spec), *_find_unavailable_images(resolved, submitter)]
+def _check(resolved: Resolved, submitter: Submitter, *, is_staged: bool) -> None:
+    scripts = () if is_staged else find_missing_scripts(resolved)
+    problems = [*submitter.check(resolved.spec), *_find_unavailable_images(resolved, submitter), *scripts]
     if problems:
         raise ConfigError(with_sources(problems, resolved.sources))
 
@@ -123,7 +125,7 @@ def prepare_submission(
     same_host = submitter.capabilities.same_host
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _create_credentials(tls) as credentials:
-        _check(resolved, submitter)
+        _check(resolved, submitter, is_staged=staged_copy is not None)
     for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
         on_notice(SubmissionNotice(sentence))
     for sentence in find_unsupported_settings(resolved.spec, submitter.capabilities):

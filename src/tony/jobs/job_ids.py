@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from tony.errors import UnknownJobError
 from tony.history.directory_scan import find_newest_job, list_job_folders, scan
 from tony.linux.files import replace_file
 from tony.model.ids import JOB_ID
+from tony.model.job_summary import JobHead
 from tony.model.state_directory import Home
 from tony.schedulers import registry
 from tony.units import format_first
@@ -68,15 +69,15 @@ def resolve(home: Home, text: str) -> str:
         raise UnknownJobError(f"there is no job {text!r}, neither in {home.jobs} nor in the cluster")
     named = _find_named(home, text)
     if len(named) == 1:
-        return named[0]
+        return named[0].job
     raise UnknownJobError(_explain(home, text, list_job_ids(home), matches, named))
 
 
 def _adopt(home: Home, text: str) -> bool:
     """Return True if it is a job of the cluster that was submitted from another machine or state directory."""
-    import asyncio
+    import asyncio  # late: only ids of a cluster that are not known here
 
-    from tony.jobs.status.remote_job_sync import adopt
+    from tony.jobs.status.remote_job_sync import adopt  # late: only ids of a cluster that are not known here
 
     return asyncio.run(adopt(home, text))
 
@@ -103,14 +104,18 @@ def _matches(text: str, job_id: str) -> bool:
     return job_id.startswith(text) or job_id.endswith(text) or (len(text) >= _MIN_INNER_LENGTH and text in job_id)
 
 
-def _explain(home: Home, text: str, ids: list[str], matches: list[str], named: list[str]) -> str:
+def _explain(home: Home, text: str, ids: list[str], matches: list[str], named: Sequence[JobHead]) -> str:
     if matches:
         return f"{len(matches)} jobs match {text!r}: {format_first(matches[::-1], _MAX_SHOWN)}. Write more of the id."
     if not ids:
         return f"there is no job {text!r}: {home.jobs} has no jobs"
     if named:
-        ids_of_name = format_first(named, _MAX_NAMESAKES_SHOWN)
-        return f"{text!r} is the name of {len(named)} jobs: {ids_of_name}. Write the id of the job, or a part of it."
+        newest = format_first(
+            [f"{head.job} ({head.state.value if head.state.ended else 'not ended'})" for head in named],
+            _MAX_NAMESAKES_SHOWN,
+        )
+        last = f"; `{LAST}` is the first one" if named[0].job == _find_last(home) else ""
+        return f"{len(named)} jobs have the name {text!r}: {newest}. Write an id, or a part of it{last}."
     import difflib  # late: 10 ms, needed only after an error
 
     near = difflib.get_close_matches(text, ids, n=_MAX_SHOWN, cutoff=0.6)
@@ -118,12 +123,11 @@ def _explain(home: Home, text: str, ids: list[str], matches: list[str], named: l
     return f"there is no job {text!r} in {home.jobs}; {hint}"
 
 
-def _find_named(home: Home, name: str) -> list[str]:
-    """Return the ids of all jobs of a name, newest first."""
+def _find_named(home: Home, name: str) -> list[JobHead]:
+    """Return all jobs of a name, newest first."""
     found = scan(home)
-    return sorted(
-        (head.job for head in (*found.ended, *found.open) if head.name == name), key=_build_sort_key, reverse=True
-    )
+    named = (head for head in (*found.ended, *found.open) if head.name == name)
+    return sorted(named, key=lambda head: _build_sort_key(head.job), reverse=True)
 
 
 def _build_sort_key(job_id: str) -> tuple[str, str]:

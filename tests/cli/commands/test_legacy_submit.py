@@ -62,7 +62,9 @@ def test_unknown_flags_are_named(tony: Tony, desk: Desk, name: str) -> None:
 def test_two_exit_codes(tony: Tony, desk: Desk, ending: Ending, code: int) -> None:
     """0 for success, and -1 for everything else."""
     end_with(desk, ending)
-    flags = ("-executes", "x.py", "--python_binary_path=python3", "--conf", "tony.worker.instances=2")
+    (Path.cwd() / "src").mkdir()
+    (Path.cwd() / "src" / "x.py").touch()
+    flags = ("-executes", "x.py", "--src_dir=src", "--python_binary_path=python3", "--conf", "tony.worker.instances=2")
     answer = tony("cluster-submit", *flags)
     assert answer.code == code, answer.err
     spec = desk.jobs[0].record.spec

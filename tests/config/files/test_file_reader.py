@@ -19,7 +19,14 @@ from tony.errors import ConfigError
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("name = digits", 'job.toml:1:8: not valid TOML: Invalid value. Text needs quotes: name = "digits".'),
+        ("name = digits", 'job.toml:1:8: not valid TOML: name: text needs quotes, such as name = "digits".'),
+        ("a = digits", 'job.toml:1:5: not valid TOML: a: text needs quotes, such as a = "digits".'),
+        ("a = [1, b]", "job.toml:1:9: not valid TOML: Invalid value."),
+        ("gitignore = yes # no", "job.toml:1:13: not valid TOML: gitignore = yes: write true or false."),
+        (
+            'name = "x"\n[roles.worker] # two of them\ninstances = two',
+            "job.toml:3:13: not valid TOML: roles.worker.instances = two: write a whole number, such as 2.",
+        ),
         ('command = "x"\nname: "y"', "job.toml:2:5: not valid TOML: Expected '=' after a key in a key/value pair."),
         ('name = "x', "job.toml:1:10: not valid TOML: the string is not closed (end of file)."),
         ('name = "x\na = 1', "job.toml:1:10: not valid TOML: the string is not closed."),

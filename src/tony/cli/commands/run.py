@@ -10,12 +10,13 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.cli.options import Count, TextType
-from tony.cli.submission import parse_variable, setting_options, submit_and_follow, submit_options
+from tony.cli.submission import parse_pair, parse_variable, setting_options, submit_and_follow, submit_options
 from tony.config.files.overrides import parse_flag_value
 from tony.config.load import load
 from tony.config.table.settings_table import Key
 from tony.frameworks.registry import names
 
+_ROLE_FORM = "NAME=N[,KEY=VALUE...], such as ps=1,memory=512m"
 #: The role of `-n`, and the role of a job without roles.
 _WORKER_ROLE = "worker"
 _SINGLE_ROLE = "main"
@@ -184,24 +185,16 @@ def _parse_roles(instances: int | None, texts: tuple[str, ...], each: dict[str, 
         roles[_WORKER_ROLE] = {"instances": instances, **each}
     for text in texts:
         first, *rest = text.split(",")
-        role, number = _parse_pair(first, "--role")
+        role, number = parse_pair(first, "--role", _ROLE_FORM)
         if role in roles:
             raise click.BadParameter(f"role {role!r} is given twice", param_hint="--role")
-        own = dict(_parse_pair(item, "--role") for item in rest)
+        own = dict(parse_pair(item, "--role", _ROLE_FORM) for item in rest)
         roles[role] = {
             "instances": parse_flag_value(number),
             **each,
             **{key: parse_flag_value(value) for key, value in own.items()},
         }
     return roles
-
-
-def _parse_pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        example = "NAME=N[,KEY=VALUE...], such as ps=1,memory=512m" if option == "--role" else "NAME=VALUE"
-        raise click.BadParameter(f"{text!r}: write {example}", param_hint=option)
-    return name.strip(), value
 
 
 def _find_program_name(words: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tony.config.table.layers import (
     name_rules,
     normalize_scheduler,
 )
-from tony.config.table.settings_table import Key
+from tony.config.table.settings_table import Key, Kind
 from tony.errors import Problem
 
 #: Bytes; larger files are refused without reading them whole.
@@ -28,6 +28,14 @@ _YAML_SUFFIXES = (".yaml", ".yml")
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""", re.ASCII)
 #: What tomllib says of a string that is not closed.
 _UNCLOSED = ("Illegal character '\\n'", "Unterminated string", 'Expected "\'"')
+_TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_.-]+)\s*\]\s*(?:#.*)?$")
+_KEY_BEFORE = re.compile(r"([A-Za-z0-9_.-]+)\s*=\s*$")
+#: What is written without quotes.
+_BARE_FORMS = {
+    Kind.INTEGER: "write a whole number, such as 2",
+    Kind.NUMBER: "write a number, such as 1.5",
+    Kind.TRUTH: "write true or false",
+}
 _TOML_PLACE = re.compile(r" \((?:at line (\d+), column (\d+)|at end of document)\)$")
 
 
@@ -117,7 +125,7 @@ def _toml_layer(text: str, shown: str, folder: Path) -> Layer:
 
 
 def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
-    import tomllib
+    import tomllib  # late: a job without a file needs none
 
     too_long = _LONG_KEY.search(text)
     if too_long:
@@ -134,7 +142,7 @@ def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
 
 
 def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
-    from tony.config.files.toml_line_numbers import scan
+    from tony.config.files.toml_line_numbers import scan  # late: needed only for a message
 
     if message.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate")):
         twice = scan(text).twice
@@ -152,8 +160,26 @@ def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
     else:
         lines = text.split("\n")
         place, reason = f"{len(lines)}:{len(lines[-1]) + 1}", f"{reason} (end of file)"
-    hint = ' Text needs quotes: name = "digits".' if reason.startswith("Invalid value") else ""
-    return _build_rejected_error(f"{shown}:{place}", f"not valid TOML: {reason}.{hint}")
+    if match and match[1] and reason.startswith("Invalid value"):
+        reason = _describe_bare_word(text.split("\n")[: int(match[1])], int(match[2]) - 1) or reason
+    return _build_rejected_error(f"{shown}:{place}", f"not valid TOML: {reason}.")
+
+
+def _describe_bare_word(lines: Sequence[str], column: int) -> str:
+    """Return what to write for a word without quotes in the last of some lines; empty if its key is not found."""
+    from tony.config.table.schema_tree import find_setting  # late: needed only after an error
+
+    written = _KEY_BEFORE.search(lines[-1][:column])
+    if written is None:
+        return ""
+    tables = [match[1] for match in map(_TABLE.match, lines) if match]
+    key = ".".join([*tables[-1:], written[1]])
+    setting = find_setting(tuple(key.split(".")))
+    what = _BARE_FORMS.get(setting.kind) if setting else None
+    if what is None:  # the word may be a secret
+        return f'{key}: text needs quotes, such as {written[1]} = "digits"'
+    word = re.split(r"[\s,}#]", lines[-1][column:], maxsplit=1)[0]
+    return f"{key} = {word}: {what}" if word else f"{key} has no value: {what}"
 
 
 class _TomlPlaces:
@@ -166,7 +192,7 @@ class _TomlPlaces:
 
     def __call__(self, key: Key) -> str:
         if self._lines is None:
-            from tony.config.files.toml_line_numbers import scan
+            from tony.config.files.toml_line_numbers import scan  # late: needed only for a message
 
             self._lines = scan(self._text)
         return f"{self._shown}:{self._lines.find_line(key)}"
@@ -176,7 +202,7 @@ class _TomlPlaces:
 
 
 def _yaml_layer(text: str, shown: str, folder: Path) -> Layer:
-    from tony.config.files.yaml_reader import YamlError, read_yaml
+    from tony.config.files.yaml_reader import YamlError, read_yaml  # late: PyYAML is optional
 
     try:
         written, lines = read_yaml(text)
