@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 #: Bytes of a line that are searched.
@@ -74,9 +75,7 @@ def _find_width(pattern: str) -> int:
 
 def _load_parser() -> Any:
     """Return the parser of `re`: part of Python since 3.11 under this name."""
-    from re import _parser  # late: needed for jobs with patterns of their own only
-
-    return _parser
+    return import_module("re._parser")
 
 
 def _to_parts(parsed: Iterable[tuple[Any, Any]]) -> Sequence[_Part]:
