@@ -25,7 +25,7 @@ from take import PICTURES, ROOT, Desk
 
 REQUIREMENTS = ROOT / "requirements" / "record.txt"
 TOOL = ROOT / ".cache" / "record"
-COLUMNS, ROWS = 100, 28
+COLUMNS, ROWS = 106, 28
 LARGEST_BYTES = 300_000
 TYPING_SECONDS = 0.04  # for each character of a command
 READING_SECONDS = 2.5  # after the output of a command

@@ -29,6 +29,9 @@ WIDTH, MARGIN = 1280, 14
 LARGEST = 250_000  # bytes of a picture
 #: Of the job that is shown: it is half done, and has begun again.
 SHOWN_FROM = 0.62
+#: It has begun again, and its page, which follows it, tells how far it is since.
+HALF_DONE = """from => document.querySelector("#timeline")?.innerText.includes("session 2")
+    && (document.querySelector("progress")?.value ?? 0) >= from"""
 
 #: Writes other words for some in all that is shown, and stops what moves.
 DRAW = """(words) => {
@@ -133,14 +136,6 @@ def until(condition: Callable[[], Any], what: str) -> Any:
     return found
 
 
-def half_done(page: Page) -> bool:
-    """Whether the job has begun again, and its page tells how far it is since, and of a checkpoint."""
-    page.reload(wait_until="load")
-    bar = page.query_selector("progress")
-    told = float(bar.get_attribute("value") or 0) if bar else 0.0
-    return "session 2" in page.inner_text("#timeline") and told >= SHOWN_FROM
-
-
 def take(page: Page, desk: Desk, name: str, last: str) -> None:
     """Keeps what a page shows, down to the end of something, without names of this machine."""
     host = re.escape(socket.gethostname())
@@ -204,7 +199,7 @@ def main() -> int:
                 page = context.new_page()
                 shown = jobs_of(desk)
                 page.goto(f"job/{shown}", wait_until="load")
-                until(lambda: half_done(page), "the second session of digits")
+                page.wait_for_function(HALF_DONE, arg=SHOWN_FROM, timeout=1000 * TIMEOUT_SECONDS)
                 page.wait_for_function(DRAWN)
                 take(page, desk, "job", "#tasks")
                 page.goto("", wait_until="load")
