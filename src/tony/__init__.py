@@ -106,7 +106,7 @@ def __getattr__(name: str) -> Any:
     module = next((module for module, names in _MODULES.items() if name in names.split()), None)
     if module is None:
         raise AttributeError(f"module 'tony' has no attribute {name!r}")
-    from importlib import import_module
+    from importlib import import_module  # late: not a public name of the package
 
     value = getattr(import_module(module), name)
     globals()[name] = value

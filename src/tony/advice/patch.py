@@ -103,7 +103,7 @@ def _set(values: Mapping[str, Any], key: tuple[str, ...], new: Any) -> dict[str,
 def _edit_with_tomlkit(text: str, key: tuple[str, ...], new: Any) -> str | None:
     """Edit with tomlkit: existing values keep their comments, new ones go to the end of the table."""
     try:
-        import tomlkit
+        import tomlkit  # late: 60 ms, needed only for a change of a job file
         from tomlkit.exceptions import TOMLKitError
     except ImportError:
         raise UserError("editing a job file needs the package tomlkit: run `pip install 'tony-jobs[web]'`") from None

@@ -116,14 +116,14 @@ async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], t
 
 
 def _create_connection(target: WebhookTarget, timeout: float) -> HTTPConnection:
-    from http.client import HTTPConnection, HTTPSConnection
+    from http.client import HTTPConnection, HTTPSConnection  # late: only jobs with a webhook send anything
 
     create = HTTPSConnection if target.secure else HTTPConnection  # one with TLS reads the machine's certificates
     return create(target.host, target.port, timeout=timeout)
 
 
 def _build_refusal(error: OSError) -> WebhookRejectedError:
-    import ssl
+    import ssl  # late: an interpreter may lack it
 
     # A TLS error that is not the end of the connection would occur again.
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):

@@ -66,7 +66,7 @@ def open_job(job: str, portal: str | None) -> Iterator[JobView]:
         yield find_job(job)
         return
     with open_portal(portal) as portal_client:
-        from tony.jobs.portal_client.view import PortalJobView
+        from tony.jobs.portal_client.view import PortalJobView  # late: only with --portal
 
         yield PortalJobView(portal_client, portal_client.resolve(job), warn)
 
@@ -79,7 +79,7 @@ def load_report(home: Home, job_id: str) -> JobReport:
     ended = read_summary(home.job(job_id))
     if ended is not None:
         return ended
-    import asyncio
+    import asyncio  # late: jobs that have ended are read without it
 
     from tony.jobs.status import job_status
 
@@ -88,7 +88,7 @@ def load_report(home: Home, job_id: str) -> JobReport:
 
 def fetch_job_dir(home: Home, job_id: str) -> JobFolder:
     """Return the job directory after fetching what has been written to it on other machines."""
-    import asyncio
+    import asyncio  # late: jobs that have ended are read without it
 
     from tony.jobs.status.remote_job_sync import refresh
 

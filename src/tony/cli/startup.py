@@ -33,10 +33,10 @@ def main() -> int:
 
 
 def _main_with_standby() -> int:
-    import gc
+    import gc  # late: only commands that submit need it
 
     gc.disable()  # loaded modules never become garbage; `isolated_interpreter.settle` enables it again
-    from tony import isolated_interpreter
+    from tony import isolated_interpreter  # late: after the collector was turned off
     from tony.schedulers.local.supervision import am_prefork
 
     isolated_interpreter.load(*_SHARED_MODULES)
@@ -69,6 +69,6 @@ def _ensure_utf8() -> None:
 
 
 def _main() -> int:
-    from tony.cli.main import main
+    from tony.cli.main import main  # late: it loads click; a standby starts before
 
     return main()

@@ -140,7 +140,7 @@ def _find_unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder
     names = [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
     if not names or report.state is not JobState.SUCCEEDED or not os.path.exists(folder.metrics):
         return []
-    from tony.history.metrics_reader import Metrics
+    from tony.history.metrics_reader import Metrics  # late: it loads SQLite
 
     with Metrics(folder.metrics) as metrics:
         known = {parse_role(progress.task) for progress in metrics.progress()}
@@ -286,7 +286,7 @@ class TerminalViewer(Viewer, Protocol):
 def create_view(stream: TextIO) -> AbstractContextManager[TerminalViewer]:
     """Return the view for a stream, a context manager: at its end a live table is removed."""
     if is_terminal(stream) and knows_sequences():
-        from tony.cli.live_status import LiveView
+        from tony.cli.live_status import LiveView  # late: only on a terminal
 
         return LiveView(stream)
     plain: AbstractContextManager[Any] = nullcontext(PlainView(stream))

@@ -18,7 +18,7 @@ def make_credentials(*, tls: bool) -> JobCredentials:
     if not tls:
         plain = AmCredentials(token=token)
         return JobCredentials(am=plain, executors=plain)
-    from tony.client.certificate_authority import CertificateAuthority  # 50 ms for `cryptography`; not for local jobs
+    from tony.client.certificate_authority import CertificateAuthority  # late: 50 ms; not for local jobs
 
     authority = CertificateAuthority()
     return JobCredentials(am=authority.sign(token, AM_NAME), executors=authority.sign(token, PEER_NAME))

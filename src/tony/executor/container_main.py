@@ -100,7 +100,7 @@ def _run_in_fork(writing: int, launch: TaskLaunch, container: ExecutorContainer,
 
 def _prepare_files(launch: TaskLaunch, container: ExecutorContainer, work: Path, marker: str) -> dict[str, object]:
     """Prepare the files; the containers of the job on one node share the unpacked artifacts."""
-    from tony.linux.disk_errors import explain_os_error
+    from tony.linux.disk_errors import explain_os_error  # late: only a container whose files are not there yet
     from tony.storage.cache.object_cache import Cache
     from tony.storage.environments.localization import localize
 

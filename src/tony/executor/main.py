@@ -80,7 +80,7 @@ def _load_runner(
         # asyncio loads OpenSSL if it is installed: 4 MiB in each executor of a machine, unused.
         sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
-        from tony.executor.executor import run_executor
+        from tony.executor.executor import run_executor  # late: it loads asyncio
     finally:
         if without_ssl:
             del sys.modules["ssl"]

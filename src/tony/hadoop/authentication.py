@@ -135,11 +135,10 @@ class Logins:
 
     def _find_principal(self) -> str | None:
         """Return the owner of the tokens or of the ticket."""
-        # Late: only secure clusters need it, and programs inside one have no ticket.
         for token in self.credentials.tokens_by_kind(HDFS_DELEGATION):
             with contextlib.suppress(MalformedWritableError):
                 return read_hdfs_owner(token)
-        from tony.hadoop.sasl.gssapi import find_ticket_holder
+        from tony.hadoop.sasl.gssapi import find_ticket_holder  # late: programs in a container have no ticket
 
         return find_ticket_holder()
 

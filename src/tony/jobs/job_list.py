@@ -73,9 +73,9 @@ async def list_jobs(home: Home, job_filter: Filter) -> Jobs:
         SchedulerError: the scheduler of the filter cannot be reached.
     """
     # Late: these imports would double the time to list ended jobs.
-    import asyncio
+    import asyncio  # late: only a list with running jobs asks their AMs
 
-    from tony.jobs.status import job_status
+    from tony.jobs.status import job_status  # late: only a list with running jobs asks their AMs
     from tony.linux.thread_pools import to_thread
 
     elsewhere = await _query_scheduler_jobs(home, job_filter.scheduler) if job_filter.scheduler else {}

@@ -27,7 +27,7 @@ def conf_dir(home: Home) -> Path | None:
     places = ClusterLayout(home.mini)
     if not places.state.exists():  # nearly always: nothing more is imported then
         return None
-    from tony.mini.cluster_state import load
+    from tony.mini.cluster_state import load  # late: there is hardly ever such a cluster
 
     state = load(places)
     return places.conf if state is not None and state.ready and state.find_running() else None

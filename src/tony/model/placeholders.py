@@ -95,7 +95,7 @@ def find_misspelled_names(text: str, params: Collection[str]) -> list[Placeholde
 
 
 def _is_like_params(word: str) -> bool:
-    from difflib import SequenceMatcher  # rarely needed, and not by executors
+    from difflib import SequenceMatcher  # late: rarely needed, and not by executors
 
     return SequenceMatcher(None, word.lower(), "params").ratio() >= _LIKENESS
 

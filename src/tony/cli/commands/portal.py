@@ -76,7 +76,7 @@ def command(
     if ctx.invoked_subcommand is not None:
         return
     _check_packages()
-    from tony.portal.access.listen_options import ListenOptions
+    from tony.portal.access.listen_options import ListenOptions  # late: the portal's packages are optional
     from tony.portal.server import run
 
     options = ListenOptions(
@@ -116,7 +116,7 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
     _check_packages()
     if user is not None and revoke is not None:
         raise click.UsageError("--user creates a token, --revoke revokes one: use only one of them")
-    from tony.portal.access.login_credentials import TokenFile
+    from tony.portal.access.login_credentials import TokenFile  # late: the portal's packages are optional
 
     tokens = TokenFile(home().portal)
     if revoke is not None:

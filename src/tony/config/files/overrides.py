@@ -96,7 +96,7 @@ def parse_flag_value(text: str) -> Any:
 
     Text that begins like a TOML string, list or table, and is not valid, is `Garbled`.
     """
-    import tomllib
+    import tomllib  # late: only values of --set and the like need it
 
     why = "it has more than one line"
     document: dict[str, Any] = {}
@@ -119,7 +119,7 @@ def _float(text: str) -> Written:
 def _parse_dotted_key(text: str) -> Key | None:
     if _PLAIN_KEY.fullmatch(text):
         return tuple(text.split("."))
-    import tomllib
+    import tomllib  # late: only values of --set and the like need it
 
     try:
         table: Any = tomllib.loads(f"{text} = 0") if "\n" not in text else {}

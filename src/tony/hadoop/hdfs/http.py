@@ -243,7 +243,7 @@ class HttpPool:
 
     def _create_tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
-            import ssl  # 10 ms that a cluster without https does not pay for
+            import ssl  # late: 10 ms that a cluster without https does not pay for
 
             self._tls = ssl.create_default_context()
         return self._tls

@@ -179,7 +179,7 @@ class Negotiation:
         service, host = auth.protocol or "", auth.server_id or ""
         if not (service and host and f"{service}{host}".isprintable() and len(service) + len(host) < 1000):
             raise SaslExchangeError("the daemon does not name its principal")
-        from tony.hadoop.sasl.gssapi import GssapiClient, matches
+        from tony.hadoop.sasl.gssapi import GssapiClient, matches  # late: only secure clusters need it
 
         expected = self._list_principals()
         if not matches(f"{service}/{host}", expected):

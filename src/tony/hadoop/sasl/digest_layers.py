@@ -8,6 +8,7 @@ message. RC4 needs no package; 3DES comes from `cryptography` where that is inst
 from __future__ import annotations
 
 import hmac
+import warnings
 from collections.abc import Iterable
 from enum import Enum
 from functools import partial
@@ -165,15 +166,14 @@ class _TripleDes:
     block = 8
 
     def __init__(self, key: bytes, *, encrypt: bool) -> None:
-        import warnings
-
         with warnings.catch_warnings():  # it says that 3DES is old
             warnings.simplefilter("ignore")
             try:
+                # late: only clusters with privacy need it
                 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
             except ImportError:
-                from cryptography.hazmat.primitives.ciphers.algorithms import TripleDES
-            from cryptography.hazmat.primitives.ciphers import Cipher, modes
+                from cryptography.hazmat.primitives.ciphers.algorithms import TripleDES  # late: as above
+            from cryptography.hazmat.primitives.ciphers import Cipher, modes  # late: as above
 
             first, second = _spread_key(key[:7]), _spread_key(key[7:14])
             cipher = Cipher(TripleDES(first + second + first), modes.CBC(key[8:16]))

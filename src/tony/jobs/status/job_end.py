@@ -154,7 +154,7 @@ async def close_lost(
             return known
         await submitter.sweep(folder)
         # Late: rarely needed, and it loads the state machine.
-        from tony.jobs.status.report_from_log import build_last_report
+        from tony.jobs.status.report_from_log import build_last_report  # late: it loads the state machine
 
         report = await to_thread(build_last_report, folder, record, status)
         remove_secrets(folder)

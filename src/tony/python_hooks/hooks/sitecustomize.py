@@ -17,7 +17,7 @@ _HIGH = 200
 
 
 def _register_faulthandler(number):  # type: (int) -> None
-    import faulthandler
+    import faulthandler  # late: every Python process of a task runs this
     import fcntl
 
     _signal = __import__("_signal")  # `signal` loads ten times as much, in every Python that starts
@@ -26,7 +26,7 @@ def _register_faulthandler(number):  # type: (int) -> None
     if hasattr(os, "memfd_create"):
         low = os.memfd_create(_NAME)
     else:  # Python was built for an older Linux
-        import tempfile
+        import tempfile  # late: every Python process of a task runs this
 
         low, path = tempfile.mkstemp(prefix=_NAME + ".")
         os.unlink(path)

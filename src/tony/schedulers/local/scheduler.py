@@ -13,11 +13,11 @@ class LocalScheduler(Scheduler):
     name = "local"
 
     def create_submitter(self, home: Home) -> Submitter:
-        from tony.schedulers.local.submitter import LocalSubmitter
+        from tony.schedulers.local.submitter import LocalSubmitter  # late: a process needs only one half
 
         return LocalSubmitter(home)
 
     def create_allocator(self, job: PreparedJob) -> ContainerAllocator:
-        from tony.schedulers.local.allocator import LocalAllocator
+        from tony.schedulers.local.allocator import LocalAllocator  # late: a process needs only one half
 
         return LocalAllocator(job, adopt_orphans=True)

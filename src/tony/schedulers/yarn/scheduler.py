@@ -12,6 +12,6 @@ class YarnScheduler(Scheduler):
     name = "yarn"
 
     def create_submitter(self, home: Home) -> Submitter:
-        from tony.schedulers.yarn.client.submitter import YarnSubmitter
+        from tony.schedulers.yarn.client.submitter import YarnSubmitter  # late: a process needs only one half
 
         return YarnSubmitter(home)

@@ -82,7 +82,7 @@ def _load(cache: Cache, digest: str) -> UnpackedTree | None:
 def _unpack(cache: Cache, item: StagedItem) -> UnpackedTree:
     """Unpack next to the final place, then rename; the caller holds the lock."""
     # Late: only the first task with a new archive needs them, and they would slow down every start of an AM.
-    from tony.storage.archives.unpack import unpack
+    from tony.storage.archives.unpack import unpack  # late: only the first task with a new archive needs it
 
     final = cache.trees / item.digest
     cache.trees.mkdir(mode=0o700, parents=True, exist_ok=True)

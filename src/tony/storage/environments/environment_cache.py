@@ -119,7 +119,7 @@ def build_environment(prefix: Path) -> dict[str, str]:
 
 def _build(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) -> None:
     """Unpack and prepare the environment; the caller holds the lock."""
-    # Late: only the first task with a new archive needs them, and they would slow down every start of an AM.
+    # late: only the first task with a new archive needs them, and they would slow down every start of an AM
     from tony.storage.archives.archive_detection import Format
     from tony.storage.archives.unpack import unpack
     from tony.storage.environments.environment_setup import prepare

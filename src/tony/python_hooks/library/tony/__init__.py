@@ -20,7 +20,7 @@ def _import_other_package():  # type: () -> bool
             return False
         imp.load_module("tony", *found)
         return True
-    import importlib.machinery
+    import importlib.machinery  # late: only where another `tony` is installed
     import importlib.util
 
     for finder in sys.meta_path:

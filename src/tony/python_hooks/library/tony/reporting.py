@@ -120,7 +120,7 @@ class _Reporter:
     def register(self) -> None:
         """Have waiting reports sent when the process exits."""
         if not self.registered:
-            import atexit
+            import atexit  # late: only programs that report need it
 
             atexit.unregister(self.finish)
             atexit.register(self.finish)

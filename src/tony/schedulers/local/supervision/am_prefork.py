@@ -145,10 +145,10 @@ def take() -> PreforkAm | None:
 
 def _load() -> None:
     """Load the modules of AM and executors, and do in advance what each of them would have to do."""
-    from tony.schedulers.local.supervision.supervisor import MASTER
+    from tony.schedulers.local.supervision.supervisor import MASTER  # late: not in the client's process
 
     isolated_interpreter.load(*MASTER)
-    from tony.model import codec
+    from tony.model import codec  # late: not in the client's process
     from tony.model.submission_record import JobRecord
     from tony.protocol.launch import JobCredentials
     from tony.schedulers.local.containers.fork_server import load_executor
@@ -178,7 +178,7 @@ def _wait(commands: int, ready: int, masked: set[int | signal.Signals]) -> NoRet
 
 def _forget_client(kept: Collection[int]) -> None:
     """Release everything that belongs to the client: its streams, and inherited files (a shell's `9>lock`)."""
-    from tony.linux.file_descriptors import close_others
+    from tony.linux.file_descriptors import close_others  # late: not in the client's process
 
     nothing = os.open(os.devnull, os.O_RDWR)
     for target in range(3):
@@ -188,7 +188,7 @@ def _forget_client(kept: Collection[int]) -> None:
 
 
 def _become_am(content: bytes, ready: int) -> NoReturn:
-    from tony.linux import process_identity
+    from tony.linux import process_identity  # late: not in the client's process
 
     folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
