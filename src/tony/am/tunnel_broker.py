@@ -46,13 +46,13 @@ class _Tunnel:
     """One tunnel, open or being opened.
 
     Attributes:
-        word: its id for the executor.
+        secret_id: by which the executor joins it.
         from_client, from_executor: the messages that it carries.
         requested_at: when (`clock.monotonic`).
         executor: the executor's connection; None until there is one.
     """
 
-    word: str
+    secret_id: str
     task: TaskId
     client: RpcConnection
     from_client: tuple[type[Message], ...]
@@ -106,7 +106,11 @@ class TunnelBroker:
             return
         port = message.port
         self.request(
-            client, message.task, lambda word: DialTunnel(tunnel=word, port=port), _PORT_MESSAGES, _PORT_MESSAGES
+            client,
+            message.task,
+            lambda secret_id: DialTunnel(tunnel=secret_id, port=port),
+            _PORT_MESSAGES,
+            _PORT_MESSAGES,
         )
 
     def request(
@@ -128,11 +132,11 @@ class TunnelBroker:
         if reason:
             client.send(TunnelFailed(reason=reason))
             return
-        word = os.urandom(16).hex()
-        tunnel = _Tunnel(word, task, client, from_client, from_executor, clock.monotonic())
-        self._by_connection[client] = self._waiting[word] = tunnel
+        secret_id = os.urandom(16).hex()
+        tunnel = _Tunnel(secret_id, task, client, from_client, from_executor, clock.monotonic())
+        self._by_connection[client] = self._waiting[secret_id] = tunnel
         self._all.add(tunnel)
-        if not self._send(task, build_request(word)):
+        if not self._send(task, build_request(secret_id)):
             self._fail(tunnel, f"the executor of {task} is not connected")
 
     def join(self, connection: RpcConnection, message: JoinTunnel) -> None:
@@ -220,7 +224,7 @@ class TunnelBroker:
 
     def _forget(self, tunnel: _Tunnel) -> None:
         self._all.discard(tunnel)
-        self._waiting.pop(tunnel.word, None)
+        self._waiting.pop(tunnel.secret_id, None)
         for end in (tunnel.client, tunnel.executor):
             if end:
                 self._by_connection.pop(end, None)

@@ -14,10 +14,8 @@ from tony.cli.terminal.output import warn
 from tony.cli.terminal.raw_terminal import read_terminal, set_raw
 from tony.client.remote_program import NotStartedError, RemoteProgramClient, StandardFiles, start_remote_program
 from tony.model.state_directory import Home
-from tony.protocol.remote_program_messages import RemoteProgramExited
+from tony.protocol.remote_program_messages import SIGNAL_BASE, RemoteProgramExited
 
-#: A signal's exit code in a shell is 128 and its number.
-_SIGNAL_BASE = 128
 _MAX_EXIT_CODE = 255
 _MAX_REASON_CHARACTERS = 1000
 
@@ -45,7 +43,7 @@ async def run_remote_program(
         warn(str(error))
         return error.shell_code
     if isinstance(exited, int):
-        return _SIGNAL_BASE + exited
+        return SIGNAL_BASE + exited
     if exited.reason:
         warn(f"the program was ended: {exited.reason[:_MAX_REASON_CHARACTERS]}")
     return exited.code if 0 <= exited.code <= _MAX_EXIT_CODE else 1

@@ -1,4 +1,4 @@
-"""Tells the files of Python and its libraries from those of the user."""
+"""Distinguishes the files of Python and its libraries from those of the user."""
 
 from __future__ import annotations
 

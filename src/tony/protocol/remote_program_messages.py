@@ -22,6 +22,8 @@ MAX_ARGUMENTS_BYTES = 128 << 10
 INPUT_WINDOW_BYTES = 256 << 10
 #: Maximum bytes of a stream in one piece.
 MAX_PIECE_BYTES = MAX_RAW - 1
+#: A signal's exit code in a shell is this and its number.
+SIGNAL_BASE = 128
 #: Maximum rows and columns of a terminal (the kernel's type is a short).
 _MAX_CELLS = 2**16 - 1
 

@@ -43,7 +43,7 @@ def sweep(folder: Path, *, most: int = 500, backwards: bool = False, text: str =
     return LogSweep(
         open_log=partial(open_log, LocalStore(folder), ""),
         names=[name for name in NAMES if (folder / name.file).exists()],
-        most=most,
+        max_lines=most,
         backwards=backwards,
         text=SearchText(text) if text else None,
     )
@@ -129,7 +129,7 @@ def test_a_search_is_bounded_and_continues(tmp_path: Path) -> None:
     start, turns = None, 0
     while True:
         search = sweep(tmp_path, backwards=True, text="NEEDLE")
-        search.left_bytes = 3 << 20
+        search.remaining_bytes = 3 << 20
         found = search.read(start)
         turns += 1
         if not found.is_cut:
@@ -182,7 +182,7 @@ def test_many_times_count_as_bytes_that_were_read(tmp_path: Path) -> None:
     build_index_path(path).write_bytes(b"".join(blocks))
     search = sweep(tmp_path)
     search.read(None)
-    assert search.left_bytes < merged_logs.MAX_READ_BYTES - 70_000
+    assert search.remaining_bytes < merged_logs.MAX_READ_BYTES - 70_000
 
 
 def test_a_very_long_line_comes_in_pieces(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""What the kernel counted and logged while a program ran: limits that were hit, a full disk, kills, errors of GPUs.
+"""Collects what the kernel counted and logged while a program ran: limits hit, a full disk, kills, errors of GPUs.
 
-Each fact is one line of evidence of the stream `kernel`; its text begins with the place that says so.
+Each fact is one line of evidence of the stream `kernel`; its text begins with the file it was read from.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class KernelWatch:
         return KernelLines([_build_line(text) for text in (*texts, *own)], [_build_line(text) for text in nearby])
 
     def _select_messages(self, messages: Sequence[str], pids: Collection[int]) -> Sequence[str]:
-        """Return those about the program: by its processes, or its control group."""
+        """Return the messages about the program: by its processes, or its control group."""
         names = {PurePath(group).name for group in self._groups}
         killed = {
             match[2] for text in messages if (match := _OOM_GROUP.match(text)) and PurePath(match[1]).name in names

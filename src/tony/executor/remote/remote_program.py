@@ -28,6 +28,7 @@ from tony.protocol.framing import Raw
 from tony.protocol.launch import ContainerPart
 from tony.protocol.remote_program_messages import (
     INPUT_WINDOW_BYTES,
+    SIGNAL_BASE,
     ClientTerminal,
     InputTaken,
     InterruptProgram,
@@ -50,8 +51,6 @@ _SHELLS = ("bash", "sh")
 _GRACE_SECONDS = 1.0
 #: Seconds that processes which the program has left behind may still write, such as the end of a pipeline.
 _DRAIN_SECONDS = 1.0
-#: A signal's exit code in a shell is 128 and its number.
-_SIGNAL_BASE = 128
 
 
 class RemoteProgram:
@@ -282,7 +281,7 @@ class RemoteProgram:
     def _on_exit(self, status: int, usage: object) -> None:
         code = os.waitstatus_to_exitcode(status)
         if not self._exit_code.done():
-            self._exit_code.set_result(code if code >= 0 else _SIGNAL_BASE - code)
+            self._exit_code.set_result(code if code >= 0 else SIGNAL_BASE - code)
 
 
 def _find_shell(environment: Mapping[str, str]) -> str:

@@ -65,7 +65,7 @@ class JobLogs:
         sweep = LogSweep(
             open_log=partial(open_log, self.store, self.folder),
             names=chosen,
-            most=most,
+            max_lines=most,
             backwards=backwards,
             text=SearchText(text) if text else None,
         )

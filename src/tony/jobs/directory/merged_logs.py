@@ -135,18 +135,18 @@ class LogSweep:
     Args:
         open_log: opens a log; raises `LookupError` if it was removed.
         names: of the logs.
-        most: maximum lines.
+        max_lines: maximum number of lines.
         backwards: from the start position towards the beginning.
         text: only lines that contain it; None for all.
-        left_bytes: how many bytes may be read; a chunk more, in fact. Times count as well.
+        remaining_bytes: how many bytes may be read; a chunk more, in fact. Times count as well.
     """
 
     open_log: OpenByName
     names: Sequence[LogName]
-    most: int
+    max_lines: int
     backwards: bool
     text: SearchText | None = None
-    left_bytes: int = MAX_READ_BYTES
+    remaining_bytes: int = MAX_READ_BYTES
 
     def read(self, start: LogPosition | None) -> MergedLines:
         """Return the next lines from a position on; from the beginning (or the end, if backwards) without one."""
@@ -161,16 +161,16 @@ class LogSweep:
             *(self._iterate_log(log, start) for log in logs), key=_get_key
         ):
             position = log.build_position(abs(moment), abs(offset))
-            if len(found) == self.most:
+            if len(found) == self.max_lines:
                 beyond = found[-1].start if self.backwards else found[-1].end
                 break
             if span is not None:
                 data, end = span
                 found.append(MergedLine(data=data, start=position, end=log.build_position(abs(moment), end)))
-            elif self.left_bytes <= 0:
+            elif self.remaining_bytes <= 0:
                 beyond = position
                 break
-        is_cut = beyond is not None and len(found) < self.most
+        is_cut = beyond is not None and len(found) < self.max_lines
         if self.backwards:
             return MergedLines(lines=tuple(reversed(found)), earlier=beyond, later=start, is_cut=is_cut)
         return MergedLines(lines=tuple(found), earlier=start, later=beyond, is_cut=is_cut)
@@ -201,7 +201,7 @@ class LogSweep:
         if self.text is None:
             return list_lines(block, backwards=self.backwards)
         if self.backwards:
-            return self.text.find_last_lines(block, self.most + 1)  # one more: it says that there are earlier ones
+            return self.text.find_last_lines(block, self.max_lines + 1)  # one more: it says that there are earlier ones
         return self.text.find_lines(block)
 
     def _open(self, log: _Log) -> AbstractContextManager[OpenLog | None]:
@@ -238,7 +238,7 @@ class LogSweep:
             begin = max(0, log.offset - log.chunk) if self.backwards else log.offset
             end = log.offset if self.backwards else min(opened.size, log.offset + log.chunk)
             data = opened.read_masked(begin, end - begin)
-            self.left_bytes -= len(data)
+            self.remaining_bytes -= len(data)
             start, stop = self._find_whole_lines(data, begin, opened.size)
             if start < stop or log.chunk >= _MAX_LINE_BYTES:
                 break
@@ -246,7 +246,7 @@ class LogSweep:
         if start >= stop:  # a piece of a very long line; or nothing, because the file was shortened
             start, stop = 0, len(data)
         times = opened.read_times(begin + start, begin + stop)
-        self.left_bytes -= _BYTES_PER_TIME * len(times)
+        self.remaining_bytes -= _BYTES_PER_TIME * len(times)
         log.offset = begin + (start if self.backwards else stop)
         log.chunk = max(log.chunk, min(_LARGEST_CHUNK, 2 * log.chunk))
         return data[start:stop], begin + start, times

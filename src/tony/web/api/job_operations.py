@@ -203,7 +203,7 @@ async def list_events(call: OperationCall) -> EventList:
         for entry in entries
     )
     is_last = report.state.ended and len(lines) < most
-    return EventList(events=lines, next=lines[-1].seq if lines else max(0, after), over=is_last)
+    return EventList(events=lines, next=lines[-1].seq if lines else max(0, after), is_complete=is_last)
 
 
 @OPERATIONS.add(

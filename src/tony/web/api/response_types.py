@@ -111,11 +111,11 @@ class EventLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventList:
-    """A page of events; `next` is the `after` of the next page. `over`: no more events will follow."""
+    """A page of events; `next` is the `after` of the next page. `is_complete`: no more events will follow."""
 
     events: tuple[EventLine, ...]
     next: int
-    over: bool
+    is_complete: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
