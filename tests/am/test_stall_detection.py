@@ -17,7 +17,7 @@ from tony.am.stall_detection import (
     find_lone_stall,
     find_stall,
 )
-from tony.am.step_stalls import find_median
+from tony.am.step_stalls import find_usual_interval
 from tony.model.ids import TaskId
 
 TASK = TaskId("worker", 0)
@@ -172,7 +172,9 @@ def test_no_healthy_run_is_stalled(kind: Callable[[random.Random], Callable[[], 
             while now < at:
                 of = None
                 if last is not None and not prints:
-                    of = StepPauses(step=1, at=last, median=find_median(known, FEWEST_STEP_PAUSES), longest=longest)
+                    of = StepPauses(
+                        step=1, at=last, median=find_usual_interval(known, FEWEST_STEP_PAUSES), longest=longest
+                    )
                 if is_busy:
                     busy_at = now
                 task = signs(of, busy_at, lines if prints else None)
@@ -219,6 +221,6 @@ class _Steps:
             self._next = next(self._run)
         if self._next[1]:
             self._busy_at = now
-        median = find_median(self._pauses, FEWEST_STEP_PAUSES)
+        median = find_usual_interval(self._pauses, FEWEST_STEP_PAUSES)
         of = None if self._last is None else StepPauses(step=1, at=self._last, median=median, longest=self._longest)
         return signs(of, self._busy_at, task=task)

@@ -73,6 +73,18 @@ def test_a_slow_task_is_named_once_with_what_slows_it(job: Watched) -> None:
     assert [type(each) for each in job.events[1:]] == [ev.StragglerEnded]
 
 
+def test_a_very_slow_task_is_named_although_the_others_make_many_steps_meanwhile(job: Watched) -> None:
+    job.run(600, lambda index: job.now / (25 if index == 2 else 1))
+    (event,) = job.events
+    assert isinstance(event, ev.StragglerFound)
+    assert mentions(event.reason, "25 s a step", "25 times")
+
+
+def test_a_task_without_steps_does_not_hide_a_slow_one(job: Watched) -> None:
+    job.run(1200, lambda index: (1, job.now, job.now / 3)[index])
+    assert [getattr(event, "task", None) for event in job.events] == [TaskId("worker", 2)]
+
+
 def test_a_task_that_starts_again_is_compared_anew(tmp_path: Path) -> None:
     first, second = Watched(tmp_path / "first"), Watched(tmp_path / "second")
     while not first.events:

@@ -242,13 +242,8 @@ def test_a_group_of_version_1(tmp_path: Path) -> None:
     assert "throttled" not in values
 
 
-def test_a_limit_of_version_1_is_known(tmp_path: Path) -> None:
-    folder = group(
-        tmp_path / "cpu",
-        cpu__cfs_quota_us="50000\n",
-        cpu__stat="nr_periods 10\nnr_throttled 5\nthrottled_time 2000000\n",
-    )
-    assert process_usage._has_cpu_limit(folder)
+def test_throttling_of_version_1_is_read(tmp_path: Path) -> None:
+    folder = group(tmp_path / "cpu", cpu__stat="nr_periods 10\nnr_throttled 5\nthrottled_time 2000000\n")
     assert process_usage._read_throttling(folder) == (10, 5, 0.002)
 
 

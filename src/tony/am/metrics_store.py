@@ -19,7 +19,7 @@ from tony.am.attempt_progress import MAX_INTERVALS, AttemptProgress
 from tony.am.series_store import SeriesStore, Track
 from tony.am.stall_detection import FEWEST_STEP_PAUSES, ActivityRecord, StepPauses
 from tony.am.step_rate import StepRate
-from tony.am.step_stalls import add_stall, condense_stalls, find_median, find_stall_limit
+from tony.am.step_stalls import add_stall, condense_stalls, find_stall_limit, find_usual_interval
 from tony.am.usage_windows import UsageWindows
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
@@ -278,7 +278,7 @@ class MetricsStore:
         return StepPauses(
             step=attempt.progress.step,
             at=attempt.progress.at,
-            median=find_median(attempt.intervals, FEWEST_STEP_PAUSES),
+            median=find_usual_interval(attempt.intervals, FEWEST_STEP_PAUSES),
             longest=max(attempt.longest, longest),
             is_complete=has_made_all(attempt.progress),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tony.am.medians import find_median
 from tony.model.progress import Progress
 from tony.model.progress_rules import (
     STALLED_AFTER_INTERVALS,
@@ -22,9 +23,9 @@ _STALLS_SENT_COUNT = 3
 _FEWEST_INTERVALS = 2
 
 
-def find_median(intervals: Sequence[float], fewest: int = _FEWEST_INTERVALS) -> float | None:
+def find_usual_interval(intervals: Sequence[float], fewest: int = _FEWEST_INTERVALS) -> float | None:
     """Return the median of the pauses between reports; None while fewer than `fewest` are known."""
-    return sorted(intervals)[len(intervals) // 2] if len(intervals) >= fewest else None
+    return find_median(intervals) if len(intervals) >= fewest else None
 
 
 def find_stall_limit(intervals: Sequence[float]) -> float:
@@ -32,7 +33,7 @@ def find_stall_limit(intervals: Sequence[float]) -> float:
 
     Programs that report seldom, such as those whose steps are read from files, have long limits.
     """
-    median = find_median(intervals)
+    median = find_usual_interval(intervals)
     if median is None:
         return STALLED_AFTER_UNKNOWN_SECONDS
     return max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * median)

@@ -1,4 +1,4 @@
-"""Says which tasks are slow, compared with the other tasks of their role, and what measurements show of why. Pure.
+"""Finds the tasks that are slow compared with the others of their role, and the measurements that show why. Pure.
 
 Time is cut into windows. In each the tasks of a role are compared in one of two ways:
 
@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tony.am.medians import find_median
 from tony.model.ids import TaskId
 from tony.units import Unit, format_amount, format_duration, format_number
 
@@ -29,7 +30,7 @@ NORMAL_RATIO = 1.25
 WINDOWS_UNTIL_SLOW = 5
 WINDOWS_UNTIL_NORMAL = 2
 #: Step times of a window by which a task is compared.
-_FEWEST_STEPS = 3
+FEWEST_STEPS = 3
 #: Standard errors of a median by which a slow task must differ; a median's is 1.25 times that of a mean.
 _STANDARD_ERRORS = 3.0 * 1.25
 #: Interquartile range of a normal distribution in standard deviations.
@@ -123,7 +124,7 @@ class RoleComparison:
     """The tasks of one role in one window."""
 
     def __init__(self, tasks: Sequence[TaskWindow]) -> None:
-        self._tasks = [each for each in tasks if len(each.step_seconds) >= _FEWEST_STEPS]
+        self._tasks = [each for each in tasks if len(each.step_seconds) >= FEWEST_STEPS]
         self._medians = {each.task: find_median(each.step_seconds) for each in self._tasks}
         self._seconds = _Values(self._medians.values())
         names = {name for each in self._tasks for name in each.usage}
@@ -194,6 +195,8 @@ class RoleComparison:
             clock, usual_clock = self._find_usage(window, "clock")
             if clock is not None and clock <= _SLOW_CLOCK * usual_clock:
                 found["clock"] = _describe("its GPU runs at {}", clock, usual_clock, Unit.HERTZ)
+        if "throttled" in found:
+            found.pop("cpu-wait", None)  # a throttled task waits for a processor, too
         if not found and util is None and window.usage.get("cpu", 0.0) >= _BUSY_CORES:
             cpu, usual_cpu = self._find_usage(window, "cpu")
             if cpu is not None and cpu >= _BUSY_FACTOR * usual_cpu:
@@ -246,12 +249,6 @@ class StragglerHistory:
         if len(by_signs) > max(1.0, _MAX_SHARE * len(comparison.tasks)):
             lasting.difference_update(by_signs)
         return {task: slow[task].text for task in slow if task in lasting and task not in known}, ended
-
-
-def find_median(values: Sequence[float]) -> float:
-    """Return the median of at least one value."""
-    ordered = sorted(values)
-    return 0.5 * (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2])
 
 
 def _find_spread(values: Sequence[float]) -> float:

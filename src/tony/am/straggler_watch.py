@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from tony.am.metrics_store import MetricsStore
-from tony.am.straggler_detection import StragglerHistory, TaskWindow
+from tony.am.straggler_detection import FEWEST_STEPS, StragglerHistory, TaskWindow
 from tony.core import events as ev
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
@@ -17,8 +17,10 @@ log = logging.getLogger(__name__)
 
 #: Minimum length of a window in intervals between samples.
 WINDOW_INTERVALS = 6.0
+#: Factor by which a window may be longer, until the slowest task has made enough steps to be compared, too.
+_MAX_LENGTH_FACTOR = 4.0
 #: Steps that half of the tasks must have made in a window.
-_FEWEST_STEPS = 6
+_WINDOW_STEPS = 6
 #: Share of its time that a check may take, in jobs with thousands of tasks.
 _CHECK_PAUSE_RATIO = 100.0
 
@@ -71,11 +73,16 @@ class StragglerWatch:
             return
         length = WINDOW_INTERVALS * self._metrics.interval
         for role in state.roles.values():
-            if now - self._opened_at.setdefault(role.name, now) >= length:
-                self._compare(role)
+            age = now - self._opened_at.setdefault(role.name, now)
+            if age >= length:
+                self._compare(role, 0 if age >= _MAX_LENGTH_FACTOR * length else FEWEST_STEPS)
 
-    def _compare(self, role: RoleState) -> None:
-        """Close a role's window if its tasks have made enough steps."""
+    def _compare(self, role: RoleState, fewest_steps: int) -> None:
+        """Close a role's window if its tasks have made enough steps.
+
+        Args:
+            fewest_steps: that each task must have made.
+        """
         usage = self._metrics.windows
         history = self._histories.setdefault(role.name, StragglerHistory())
         tasks = [task for task in role.tasks if task.state is TaskState.RUNNING]
@@ -86,8 +93,10 @@ class StragglerWatch:
                 usage.forget(task.id)
                 history.forget(task.id)
         windows = [window for task in tasks if (window := self._build_window(task))]
-        enough = sum(len(window.step_seconds) >= _FEWEST_STEPS for window in windows)
+        enough = sum(len(window.step_seconds) >= _WINDOW_STEPS for window in windows)
         if len(windows) < 2 or 2 * enough < len(windows):
+            return
+        if any(len(window.step_seconds) < fewest_steps for window in windows):
             return
         self._opened_at[role.name] = self._now()
         for task in tasks:

@@ -61,7 +61,8 @@ class UsageWindows:
         if sums is None:
             return {}
         counts = sums[len(_NAMES) :]
-        return {name: sums[place] / counts[place] for place, name in enumerate(_NAMES) if counts[place]}
+        means = {name: sums[place] / counts[place] for place, name in enumerate(_NAMES) if counts[place]}
+        return {"throttled": 0.0, **means}  # it is not measured where no limit is known
 
     def forget(self, task: TaskId) -> None:
         """Drop everything that is known of a task."""

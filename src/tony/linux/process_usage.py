@@ -62,9 +62,7 @@ class ProcessUsage:
 
     def __init__(self, folders: Sequence[str] = (), since: float | None = None, leisure: float = _LEISURE) -> None:
         self._folders = tuple(folders)
-        self._limited = [
-            folder for folder in (*folders, *container_cgroup.list_own_folders()) if _has_cpu_limit(folder)
-        ]
+        self._all_folders = (*folders, *container_cgroup.list_own_folders())
         self._kills_before = container_cgroup.oom_kills(self._folders)
         self._known: dict[int, _Process] = {}
         self._debts: dict[int, list[tuple[float, tuple[float, ...]]]] = {}
@@ -145,8 +143,10 @@ class ProcessUsage:
     def _measure_throttling(self, elapsed: float | None) -> dict[str, float]:
         """Return the share of time in which a CPU limit was effective; of several limits the highest."""
         worst = None
-        for folder in self._limited:
+        for folder in self._all_folders:
             periods, throttled, seconds = _read_throttling(folder)
+            if not periods:  # no limit, so far
+                continue
             names = (f"{folder} periods", f"{folder} throttled", f"{folder} seconds")
             gained = self._rates(dict(zip(names, (periods, throttled, seconds), strict=True)), elapsed)
             if len(gained) == len(names):
@@ -289,12 +289,6 @@ def _read_group_counters(folders: Sequence[str]) -> dict[str, float]:
         if nanoseconds is not None and "cpu" not in found:
             found["cpu"] = nanoseconds * 1e-9
     return found
-
-
-def _has_cpu_limit(folder: str) -> bool:
-    """Return True if a group may use only so much CPU time in each period."""
-    quota = read_text(f"{folder}/cpu.max").split()[:1] or [read_text(f"{folder}/cpu.cfs_quota_us").strip()]
-    return parse_number(quota[0]) is not None
 
 
 def _read_throttling(folder: str) -> tuple[float, float, float]:
