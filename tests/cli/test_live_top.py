@@ -145,6 +145,14 @@ class TestTable:
         assert text[1].endswith("20 % done, worker:0 stalled for 1 m 14 s")
         assert text[3].endswith("20%  stalled 1 m 14 s")
 
+    def test_a_task_that_waits_for_the_stalled_one_is_not_called_stalled(self, home: Home) -> None:
+        report = replace(running(home), stalled_task="worker:1")
+        hung = reports(now=89.0)
+        rows = build_rows(report, WITH_GPUS, measured(), hung)
+        text = format_top_table(report, rows, clock.wall(), None, None, progress=find_job_progress(hung, report))
+        assert text[1].endswith("20 % done, no step for 1 m 14 s, waiting for worker:1")
+        assert text[3].endswith("20%  waiting 1 m 14 s")
+
     def test_columns_of_which_nothing_is_known_are_left_out(self, home: Home) -> None:
         """And so are spark lines where there is no room; no line is too long."""
         report = running(home)

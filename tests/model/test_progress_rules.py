@@ -105,6 +105,16 @@ def test_a_job_is_held_up_by_a_stalled_task() -> None:
     assert (found.task, found.stalled, found.tasks) == ("a:0", 74.0, 2)
 
 
+def test_tasks_that_wait_for_the_stalled_one_are_distinguished_from_it() -> None:
+    other = replace(HUNG, task="a:0", step=7.0)
+    found = measure_job([other, HUNG], 80.0, stalled_task="a:1")
+    assert found is not None
+    assert (found.task, found.waits_for) == ("a:1", "")
+    victim = measure_task(other, 80.0, stalled_task="a:1")
+    assert (victim.stalled, victim.waits_for) == (74.0, "a:1")
+    assert measure_task(other, 16.0, stalled_task="a:1").waits_for == ""
+
+
 def test_a_task_that_does_not_run_is_not_stalled() -> None:
     """A task that failed, and one that has made all of its steps."""
     found = measure_job([HUNG], 80.0, running=frozenset())

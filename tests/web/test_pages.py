@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import re
+from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -24,6 +25,7 @@ from tony.executor.output.log_file import BoundedLogFile
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
+from tony.jobs.task_use import TaskUse
 from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
 from tony.model.failure import (
     ContainerFacts,
@@ -38,13 +40,13 @@ from tony.model.failure import (
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.progress import Progress
-from tony.model.progress_rules import measure_job
+from tony.model.progress_rules import measure_job, measure_task
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
 from tony.web.assets import load_assets
 from tony.web.pages import job as job_page
-from tony.web.pages import job_tabs
+from tony.web.pages import job_tabs, task_table
 from tony.web.server_context import ServerContext
 from tony.web.user_authentication import AuthConfig, Authenticator
 
@@ -702,6 +704,19 @@ def test_a_job_that_hangs_has_no_rate(tmp_path: Path, monkeypatch: pytest.Monkey
     assert re.search(r'<strong class="stalled">[^<]* 1 m 14 s</strong>', part)
     assert "steps/s" not in part
     assert " left" not in part
+
+
+def test_only_the_stalled_task_is_marked_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path)
+    keep(home, JOB)
+    hung = [Progress(f"worker:{index}", 1, 1, 0.0, 1.0, 8.0, 5.0, 40.0, stalled_after=30.0) for index in (0, 1)]
+    uses = {each.task: TaskUse(progress=measure_task(each, 79.0, stalled_task="worker:1")) for each in hung}
+    monkeypatch.setattr(task_table, "find_task_use", lambda report, newest, reports: defaultdict(TaskUse, uses))
+    text = fetch(_app(home), f"/job/{JOB}").text
+    assert re.findall(r'<span class="stalled">stalled|>waiting 1 m 14 s', text) == [
+        ">waiting 1 m 14 s",
+        '<span class="stalled">stalled',
+    ]
 
 
 def test_a_comparison_shows_differences(app: ASGIApp) -> None:

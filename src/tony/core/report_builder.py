@@ -83,8 +83,9 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
     exit_code = app.exit_code
     waiting = _explain_waiting(state, now, context.live)
     silent = ""
-    if not waiting and state.stall and state.stall.session == state.session and state.active:
-        waiting = f"{describe_stall(state.stall, now)}; see: tony stacks {state.job_id}"
+    stall = state.stall if state.stall and state.stall.session == state.session and state.active else None
+    if not waiting and stall:
+        waiting = f"{describe_stall(stall, now)}; see: tony stacks {state.job_id}"
     if not waiting:
         silent = describe_silent_peers(state, now, lambda task: _find_silence(context.live.get(task, _NO_LIVE)))
     return JobReport(
@@ -109,6 +110,7 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         waiting=waiting or silent,
         unfinished="" if silent else describe_unfinished(state),  # both would name the same tasks
         stragglers=describe_stragglers(state),
+        stalled_task=str(stall.task) if stall and stall.task else "",
         restarts=_build_restarts(state, now),
         session_reason=describe_restart(state.session_reason) if state.session_reason else "",
         previous_failure=_find_failure(state.session_reason),

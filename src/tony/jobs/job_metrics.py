@@ -181,7 +181,7 @@ def find_job_progress(reports: Reports, report: JobReport) -> JobProgress | None
     """Return a job's progress; None if no program of the current session has reported a step."""
     running, succeeded = _sort_tasks(report)
     session = 0 if report.state.ended else report.session
-    return measure_job(reports.progress, reports.now, session, succeeded, running)
+    return measure_job(reports.progress, reports.now, session, succeeded, running, report.stalled_task)
 
 
 def find_task_progress(reports: Reports, report: JobReport) -> dict[str, TaskProgress]:
@@ -192,7 +192,12 @@ def find_task_progress(reports: Reports, report: JobReport) -> dict[str, TaskPro
         if progress.first_at >= 0:
             newest[progress.task] = progress
     return {
-        task: measure_task(each, reports.now if task in running else None, succeeded=task in succeeded)
+        task: measure_task(
+            each,
+            reports.now if task in running else None,
+            succeeded=task in succeeded,
+            stalled_task=report.stalled_task,
+        )
         for task, each in newest.items()
     }
 

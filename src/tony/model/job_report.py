@@ -137,6 +137,7 @@ class JobReport:
         submitted, ended: wall-clock seconds since 1970.
         waiting: which tasks are missing and why, where the programs hang, or which are silent since a peer succeeded,
             one sentence; may be empty.
+        stalled_task: the task that the others wait for where the programs hang; empty if none is known.
         unfinished: which tasks the job still waits for once another one has succeeded, one sentence; else empty.
         stragglers: which tasks are slow compared with the others of their role, and why, one sentence each; else empty.
         restarts: number of restarts; None before any.
@@ -181,6 +182,7 @@ class JobReport:
     raised_memory: tuple[RaisedMemory, ...] = ()
     warnings: tuple[str, ...] = ()
     stragglers: str = ""
+    stalled_task: str = ""
 
     @property
     def took(self) -> float | None:
@@ -223,7 +225,7 @@ def end_report(
         started_states: the states of such tasks before; the others were never started.
     """
     tasks = tuple(_end_task(task, at, note, task_state, started_states) for task in report.tasks)
-    return change_result(replace(report, am=None, waiting="", ended=at, tasks=tasks), failure)
+    return change_result(replace(report, am=None, waiting="", stalled_task="", ended=at, tasks=tasks), failure)
 
 
 def _end_task(task: TaskReport, at: float, note: str, state: TaskState, started_states: Set[TaskState]) -> TaskReport:

@@ -58,6 +58,7 @@ class TaskProgress:
         age: seconds since its last report; None if it does not run.
         overdue: seconds since its last report if the next one is overdue, but it is not stalled; None otherwise.
         stalled: seconds since it stalled; None if it is not stalled.
+        waits_for: the stalled task that is the reason why it is stalled, too; else empty.
     """
 
     task: str
@@ -69,6 +70,7 @@ class TaskProgress:
     age: float | None
     overdue: float | None
     stalled: float | None
+    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,12 +73,15 @@ def find_step_seconds(progress: Progress) -> float | None:
     return spent / made if spent > 0 and made > 0 else None
 
 
-def measure_task(progress: Progress, now: float | None, *, succeeded: bool = False) -> TaskProgress:
+def measure_task(
+    progress: Progress, now: float | None, *, succeeded: bool = False, stalled_task: str = ""
+) -> TaskProgress:
     """Return the progress of a task.
 
     Args:
         now: seconds since the job was accepted, up to which its reports are known; None if its program does not run.
         succeeded: the task, or the whole job, has succeeded.
+        stalled_task: the task that stalled ones wait for; empty if not known.
     """
     seconds = find_step_seconds(progress)
     age = None if now is None else max(0.0, now - progress.at)
@@ -100,6 +103,7 @@ def measure_task(progress: Progress, now: float | None, *, succeeded: bool = Fal
         age=age,
         overdue=overdue,
         stalled=stalled,
+        waits_for="" if stalled is None or progress.task == stalled_task else stalled_task,
     )
 
 
@@ -109,6 +113,7 @@ def measure_job(
     session: int = 0,
     succeeded: Container[str] = (),
     running: Container[str] | None = None,
+    stalled_task: str = "",
 ) -> JobProgress | None:
     """Return the progress of a job; None until a program of the session has reported a step.
 
@@ -117,6 +122,7 @@ def measure_job(
         session: the running session; progress of earlier ones does not count.
         succeeded: tasks that have succeeded, or all of them if the job has.
         running: tasks whose programs run; None for all that have not succeeded.
+        stalled_task: as for `measure_task`.
     """
     newest = find_newest(reported, session)
     if not newest:
@@ -126,12 +132,14 @@ def measure_job(
             progress,
             None if progress.task in succeeded or (running is not None and progress.task not in running) else now,
             succeeded=progress.task in succeeded,
+            stalled_task=stalled_task,
         )
         for progress in newest
     ]
 
-    def order(each: TaskProgress) -> tuple[bool, bool, float, float]:
-        return each.task in succeeded, each.stalled is None, 2.0 if each.share is None else each.share, each.step
+    def order(each: TaskProgress) -> tuple[bool, bool, bool, float, float]:
+        share = 2.0 if each.share is None else each.share
+        return each.task in succeeded, each.stalled is None, bool(each.waits_for), share, each.step
 
     slowest = min(tasks, key=order)
     return JobProgress(**asdict(slowest), tasks=len(tasks))

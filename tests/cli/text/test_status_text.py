@@ -210,6 +210,17 @@ def test_the_live_table_shows_how_programs_ended() -> None:
     assert [row.split()[-1] for row in rows[2:]] == ["SIGSEGV", "2", "-"]
 
 
+def test_a_long_sentence_takes_several_rows_of_the_live_table_and_its_command_another_one(running: JobReport) -> None:
+    waiting = "no step for 41 s: worker:1 (last step 1,204) is in recv at train.py:88; the other 3 are in all_reduce"
+    shown = replace(running, waiting=f"{waiting}; see: tony stacks local-20261126-203641-c40692")
+    rows = format_live_table(shown, NOON, columns=60, rows=10)
+    assert " ".join(rows[-3:-1]) == waiting
+    assert rows[-1] == "see: tony stacks local-20261126-203641-c40692"
+    endless = format_live_table(replace(running, waiting="word " * 200), NOON, columns=60, rows=10)
+    assert len(endless) == len(rows)
+    assert endless[-1].endswith("…")
+
+
 def test_unfinished_tasks_are_on_every_report_of_a_job(running: JobReport) -> None:
     """`tony status` and the live table have a line for it."""
     text = "chief:0 has succeeded; still waiting for worker:0-1"

@@ -20,7 +20,11 @@ def format_progress(progress: JobProgress) -> str:
     parts = []
     if progress.share is not None:
         parts.append(f"{format_measure(progress.share, Unit.SHARE)} done")
-    if progress.stalled is not None:
+    if progress.waits_for:
+        parts.append(
+            f"no step for {format_duration(progress.stalled or 0.0)}, waiting for {escape(progress.waits_for)}"
+        )
+    elif progress.stalled is not None:
         parts.append(f"{escape(progress.task)} stalled for {format_duration(progress.stalled)}")
     elif progress.overdue is not None:
         parts.append(f"no report of {escape(progress.task)} for {format_duration(progress.overdue)}")

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table, wrap_sentence
 from tony.cli.text.metric_values import NOTHING, format_measure, format_steps
 from tony.control_characters import escape
 from tony.jobs.failure_text import format_note, format_report, format_warnings
@@ -255,8 +255,9 @@ def format_live_table(report: JobReport, now: float, columns: int, rows: int, pr
         lines += _format_columns(rows_of_tasks, columns, _LIVE_EXPENDABLE)
     else:
         lines += format_table([("ROLE", "TASKS"), *_format_role_rows(report.tasks)], columns)
-    sentences = (progress, report.waiting, report.stragglers, report.unfinished)
-    return lines + [cut(escape(text), columns) for text in sentences if text]
+    for text in filter(None, (progress, report.waiting, report.stragglers, report.unfinished)):
+        lines += wrap_sentence(escape(text), columns)
+    return lines
 
 
 def format_live_headline(report: JobReport, now: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table, wrap_sentence
 from tony.cli.text.metric_values import NOTHING, draw_sparkline, format_measure, format_progress, format_steps
 from tony.cli.text.status_text import format_live_headline
 from tony.control_characters import escape
@@ -150,7 +150,8 @@ def format_top_table(
         if keys
         else []
     )
-    head += [escape(sentence) for sentence in (report.waiting, report.stragglers, report.unfinished) if sentence]
+    for sentence in filter(None, map(escape, (report.waiting, report.stragglers, report.unfinished))):
+        head += [sentence] if columns is None else wrap_sentence(sentence, columns)
     row_count = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
     chosen = sort_rows(rows, sort)
     if row_count is not None and len(chosen) > row_count:
@@ -228,6 +229,8 @@ def _format_cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
 def _format_time_left(progress: TaskProgress | None) -> str:
     if progress is None:
         return NOTHING
+    if progress.waits_for:
+        return f"waiting {format_duration(progress.stalled or 0.0)}"
     if progress.stalled is not None:
         return f"stalled {format_duration(progress.stalled)}"
     if progress.overdue is not None:

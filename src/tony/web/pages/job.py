@@ -184,8 +184,10 @@ def _select_tasks(tasks: Sequence[TaskReport], uses: Mapping[str, TaskUse]) -> S
     return [task for same in (*found.values(), others) for task in same][:_SHOWN_TASKS]
 
 
-def _order_by_progress(progress: TaskProgress | None) -> tuple[bool, bool, float]:
-    return progress is None, progress is None or progress.stalled is None, progress.step if progress else 0.0
+def _order_by_progress(progress: TaskProgress | None) -> tuple[bool, bool, bool, float]:
+    if progress is None:
+        return True, True, False, 0.0
+    return False, progress.stalled is None, bool(progress.waits_for), progress.step
 
 
 def _build_timeline_values(
