@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,6 +70,16 @@ class Watched:
                 self.metrics.ingest_sample(task.id, message)
             self.watch._next_check_at = 0.0
             self.watch.check()
+
+    def run_and_answer(
+        self, seconds: int, stacks: Callable[[int], str], step: int | None = None, cpu: float = 0
+    ) -> None:
+        """Run, and answer each request at once with the stack traces of the task, by its index."""
+        for _ in range(seconds):
+            self.run(1, lambda index: step or 0, with_steps=step is not None, cpu=cpu)
+            requests, self.requests = self.requests, []
+            for task, request in requests:
+                self.relay.handle_stacks(task, Stacks(task=str(task), request=request, text=stacks(task.index)))
 
     def answer(self, others: str = STACK.format(9)) -> None:
         """Answer all open requests, all but that for `worker:1` with `others`."""
@@ -159,14 +170,10 @@ def test_a_stall_of_all_follows_that_of_one(job: Watched) -> None:
 
 def test_idle_tasks_that_report_nothing_are_stalled_if_they_wait_for_each_other(job: Watched) -> None:
     """Else they are left alone, and asked again later."""
-    job.run(320, lambda index: 0, with_steps=False)
-    assert len(job.requests) == 3
-    job.answer()
+    job.run_and_answer(900, lambda index: STACK.format(9))
     assert not job.events
-    job.run(290, lambda index: 0, with_steps=False)
-    assert not job.requests
-    job.run(60, lambda index: 0, with_steps=False)
-    job.answer(WAITING)
+    while not job.events and job.now < 1500:
+        job.run_and_answer(1, lambda index: STACK.format(3) if index == 1 else WAITING)
     (event,) = job.events
     assert isinstance(event, ev.Stalled)
     assert (event.task, event.what, event.frame) == (TaskId("worker", 1), "output", "main at train.py:3")
@@ -175,3 +182,68 @@ def test_idle_tasks_that_report_nothing_are_stalled_if_they_wait_for_each_other(
     assert job.events == [event]
     job.run(60, lambda index: 0, with_steps=False, cpu=1.0)
     assert job.events[1] == ev.StallEnded(session=job.state.session)
+
+
+PARKED = "main thread in sleep (7 waits before, 8 after); other threads in epoll_wait\n" + STACK.format(3)
+PARKED_STILL = PARKED.replace("7 waits before, 8", "8 waits before, 9")
+READING = "main thread in recvfrom (7 waits before, 7 after)\n" + STACK.format(3)
+
+
+def test_a_task_that_sleeps_while_others_wait_for_it_is_named_early(job: Watched) -> None:
+    """Its stack traces are requested twice: it must have been asleep all the time in between."""
+    job.run_and_answer(16, lambda index: PARKED if index == 1 else WAITING)
+    assert not job.events
+    job.run_and_answer(31, lambda index: PARKED_STILL if index == 1 else WAITING)
+    (event,) = job.events
+    assert isinstance(event, ev.Stalled)
+    assert (event.task, event.what, event.alone) == (TaskId("worker", 1), "output", False)
+    assert job.now < 60
+
+
+def test_it_is_named_as_early_after_few_steps(job: Watched) -> None:
+    job.run_and_answer(2, lambda index: WAITING, step=1, cpu=1.0)
+    job.run_and_answer(20, lambda index: PARKED if index == 1 else WAITING, step=2)
+    job.run_and_answer(35, lambda index: PARKED_STILL if index == 1 else WAITING, step=2)
+    (event,) = job.events
+    assert isinstance(event, ev.Stalled)
+    assert (event.task, event.what) == (TaskId("worker", 1), "step")
+
+
+@pytest.mark.parametrize(
+    "stacks",
+    [
+        pytest.param([PARKED, WAITING, WAITING], id="it wakes up from time to time"),
+        pytest.param([READING, WAITING, WAITING], id="it reads its input"),
+        pytest.param([PARKED_STILL, READING, WAITING], id="another one reads its input"),
+        pytest.param([WAITING, WAITING, WAITING], id="all wait for each other"),
+        pytest.param([PARKED, PARKED, PARKED_STILL], id="none waits for others"),
+    ],
+)
+def test_a_healthy_gang_is_not_stalled_early(job: Watched, stacks: list[str]) -> None:
+    job.run_and_answer(290, lambda index: stacks[index])
+    assert not job.events
+
+
+def test_no_healthy_gang_is_stalled_early(tmp_path: Path) -> None:
+    """Tasks that load at their own pace, idle or not, then wait for the others, again and again; fifty runs."""
+    for seed in range(50):
+        chance = random.Random(seed)
+        job = Watched(tmp_path / str(seed))
+        until, waits = [0.0, 0.0, 0.0], [0, 0, 0]
+        nap = chance.choice([1, 5, 10, 20, 29])  # seconds that a task sleeps before it looks again for its input
+
+        def stacks(index: int) -> str:
+            if until[index] <= job.now:  # noqa: B023
+                return WAITING
+            if (seed + index) % 2:  # noqa: B023
+                return READING
+            count = waits[index] + int(job.now / nap)  # noqa: B023
+            return PARKED.replace("7 waits before, 8", f"{2 * count} waits before, {2 * count}")
+
+        while job.now < 500:
+            is_together = max(until) <= job.now
+            if is_together:
+                until = [job.now + chance.uniform(0, 200) * (chance.random() < 0.7) for _ in until]
+                waits = [each + 1 for each in waits]
+            job.run_and_answer(1, stacks, cpu=float(is_together or chance.random() < 0.02))
+        assert not job.events, f"seed {seed}"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.facts import mentions
+from tony.diagnosis.parked_threads import ParkedThread
 from tony.diagnosis.stack_groups import (
     TaskStack,
     WaitPoint,
     describe_lone_task,
     find_odd_task,
+    find_odd_task_early,
     find_wait_point,
+    has_waited,
+    mark_native_waits,
     waits_for_others,
 )
 from tony.model.ids import TaskId
@@ -170,3 +176,70 @@ def test_a_collective_operation_proves_that_tasks_wait_for_others() -> None:
     tasks = [TaskStack(task=TaskId("worker", 0), point=RECV), TaskStack(task=TaskId("worker", 1))]
     assert not waits_for_others(tasks)
     assert waits_for_others([*tasks, TaskStack(task=TaskId("worker", 2), point=BARRIER)])
+
+
+USER_BARRIER = """=== process 5: python x.py
+main thread in recvfrom (3 waits before, 3 after)
+Thread 5 (idle): "MainThread"
+    Group.barrier (/job/x.py:21)
+    <module> (/job/x.py:37)
+"""
+
+
+def test_a_function_of_the_user_is_a_barrier_by_its_name() -> None:
+    point = find_wait_point(USER_BARRIER)
+    assert point
+    assert point.is_collective
+    other = find_wait_point(USER_BARRIER.replace("barrier", "fetch"))
+    assert other
+    assert not other.is_collective
+
+
+def asleep(index: int, role: str = "worker") -> TaskStack:
+    point = WaitPoint("load", "/job/train.py", 7, parked=ParkedThread(3, 4))
+    return TaskStack(task=TaskId(role, index), point=point)
+
+
+def test_one_that_sleeps_while_others_wait_for_it_is_named_early() -> None:
+    found = find_odd_task_early([stack(0, BARRIER), asleep(1), asleep(0, "tensorboard"), stack(2, BARRIER)])
+    assert found
+    assert found.sentence == "worker:1 is in load at train.py:7; the other 2 are in all_reduce at train.py:90"
+
+
+def test_one_that_has_ended_is_named_early_if_others_wait_for_it() -> None:
+    found = find_odd_task_early([stack(0, BARRIER), stack(1, ended=True)])
+    assert found
+    assert found.task == TaskId("worker", 1)
+    on_device = replace(BARRIER, is_device_wait=True)
+    assert find_odd_task_early([stack(0, on_device), stack(1, ended=True)]) is None
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [
+        pytest.param([stack(0, BARRIER), stack(1, RECV)], id="it may read its input"),
+        pytest.param([stack(0, BARRIER), stack(1)], id="its stack traces are not known"),
+        pytest.param([stack(0, BARRIER), asleep(1), stack(2, RECV)], id="another one may read its input"),
+        pytest.param([stack(0, BARRIER), asleep(0, "evaluator")], id="it is of another role"),
+        pytest.param([asleep(0), asleep(1)], id="none waits for others"),
+    ],
+)
+def test_none_is_named_early_without_proof(tasks: list[TaskStack]) -> None:
+    assert find_odd_task_early(tasks) is None
+
+
+def test_a_task_has_waited_if_it_did_not_wake_up_between_two_dumps() -> None:
+    old, new = (replace(RECV, parked=ParkedThread(*counts)) for counts in ((3, 4), (4, 5)))
+    assert has_waited(old, new)
+    assert not has_waited(new, old)
+    assert not has_waited(RECV, new)
+    assert not has_waited(replace(old, line=1), new)
+    assert has_waited(BARRIER, BARRIER)
+
+
+def test_tasks_of_jax_that_wait_in_compiled_code_count_as_waiting_for_others() -> None:
+    native = replace(RECV, parked=ParkedThread(3, 3, is_native=True))
+    tasks = mark_native_waits([stack(0, native), asleep(1)])
+    found = find_odd_task_early(tasks)
+    assert found
+    assert found.task == TaskId("worker", 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.e2e.lab import Lab, until
@@ -27,6 +29,46 @@ for step in range(1, 1000):
         load()
     exchange(step)
     tony.progress(step, total=1000)
+    time.sleep(0.1)
+"""
+#: Tasks wait for each other once, without steps or output; one of them never does.
+SILENT = """
+import os, pathlib, time
+
+OUT, INDEX = pathlib.Path(os.environ["OUT"]), os.environ["TASK_INDEX"]
+
+def barrier():
+    (OUT / INDEX).touch()
+    while not all((OUT / str(index)).exists() for index in range(3)):
+        time.sleep(0.1)
+
+def load():
+    time.sleep(1000)
+
+if INDEX == "1":
+    load()
+barrier()
+"""
+#: A task limits its own processor time; the others make the same steps.
+THROTTLED = """
+import os, pathlib, time
+import tony
+
+def limit_own_cpu():
+    group = next(line for line in open("/proc/self/cgroup") if ":cpu:" in line or ":cpu,cpuacct:" in line)
+    path = group.rstrip().partition(":")[2].partition(":")[2]
+    pathlib.Path(f"/sys/fs/cgroup/cpu{path}/cpu.cfs_quota_us").write_text("2000")
+
+def compute(seconds):
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+if os.environ["TASK_INDEX"] == "1":
+    limit_own_cpu()
+for step in range(1, 100_000):
+    compute(0.02)
+    tony.progress(step)
     time.sleep(0.1)
 """
 DEADLOCK = """
@@ -80,6 +122,19 @@ def test_a_session_that_makes_no_steps_fails_and_names_the_task(lab: Lab) -> Non
     assert "load at x.py" in lab.tony("why", job).stdout
 
 
+@pytest.mark.on_change("am", "diagnosis")
+def test_a_task_that_others_wait_for_is_named_early_without_steps_and_output(lab: Lab) -> None:
+    """Two tenths of `stall_timeout` are enough where the stack traces prove it."""
+    job = lab.detach(lab.roles(SILENT, WORKERS, f'{HEAD}stall_timeout = "40s"'))
+    (event,) = until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    assert event["task"] == "worker:1"
+    assert mentions(event["reason"], "worker:1 is in load at x.py", "the other 2 are in barrier at x.py")
+    status = lab.status(job)
+    assert status["stalled_task"] == "worker:1"
+    assert status["waiting"].endswith(f"; see: tony stacks {job}")
+    lab.tony("kill", job)
+
+
 def test_a_deadlock_without_steps_is_reported(lab: Lab) -> None:
     head = f'{HEAD}stall_timeout = "4s"'
     job = lab.detach(lab.roles(DEADLOCK, head=head))
@@ -111,4 +166,16 @@ def test_a_slow_task_is_named(lab: Lab) -> None:
     assert rates[0] > 2 * rates[2]
     assert all(task["memory"] > 1e6 for task in lab.status(job)["tasks"])
     assert mentions(lab.tony("why", job).stdout, "worker:2 is slow")
+    lab.tony("kill", job)
+
+
+@pytest.mark.on_change("am", "linux")
+@pytest.mark.skipif(
+    not os.access("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", os.W_OK), reason="no control group for CPU limits is writable"
+)
+def test_a_task_that_its_cpu_limit_slows_down_is_named_with_the_throttling(lab: Lab) -> None:
+    job = lab.detach(lab.roles(THROTTLED, WORKERS, HEAD))
+    (event,) = until(lambda: lab.events_of(job, "straggler"), "the slow task is found")
+    assert event["task"] == "worker:1"
+    assert mentions(event["reason"], "its CPU limit throttles it")
     lab.tony("kill", job)

@@ -1,4 +1,4 @@
-"""Says when the programs of a session have stalled, from reported steps, lines of output and use of processors. Pure.
+"""Detects stalled programs of a session from reported steps, lines of output and use of processors. Pure.
 
 A session has stalled when none of its programs has given a sign of progress for much longer than it usually takes:
 
@@ -6,11 +6,14 @@ A session has stalled when none of its programs has given a sign of progress for
   the longest pause that the program has survived, and a floor. The floor is a tenth of `stall_timeout` if all programs
   are idle and print nothing, and twice `stall_timeout` if they are busy: an evaluation computes without a step, but a
   collective operation on GPUs that waits forever is busy, too.
-- Where none does, all programs must be idle and silent: for ten times the median pause between lines, three times the
-  longest pause, and `stall_timeout`; and at least one must have printed regularly before, or the stack traces must show
-  that tasks wait for others.
+- Where none does, or all have made their last one, all programs must be idle and silent: for ten times the median
+  pause between lines, three times the longest one, and `stall_timeout`. At least one must have printed regularly, or
+  the stack traces must show that tasks wait for others.
 
 A single program has stalled when it is late by its own steps while others make theirs.
+
+Where too little is known of the usual pauses, several idle and silent programs may have stalled much earlier: after
+`EARLY_SHARE` of `stall_timeout`. Stack traces, taken twice, must prove it then (`find_early_stall`).
 
 A program that has not made a first step, or has made all of its steps, is never late. Where metrics are out of date,
 nothing is known.
@@ -22,6 +25,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tony.am.medians import find_median
 from tony.model.ids import TaskId
 
 #: Factors of the usual and of the longest pause, of steps and of lines.
@@ -30,11 +34,16 @@ STEP_LONGEST = 2.0
 MAX_STEP_LONGEST = 4.0
 LINE_MEDIANS = 10.0
 LINE_LONGEST = 3.0
+EARLY_LINE_LONGEST = 1.5
 #: Of `stall_timeout`: the floor where steps are late and all is idle; the floor where programs are busy; the time for
 #: which a program must have printed regularly.
 IDLE_FLOOR_SHARE = 0.1
 BUSY_FLOOR_SHARE = 2.0
 PRINTED_SHARE = 0.2
+#: Of `stall_timeout`: the time for which programs are idle and silent before their stack traces may prove a stall, and
+#: the time between two of these.
+EARLY_SHARE = 0.05
+PROOF_SHARE = 0.1
 #: Cores, share of a device and bytes per second from which a program counts as busy.
 BUSY_CORES = 0.05
 BUSY_DEVICE_SHARE = 0.05
@@ -104,7 +113,7 @@ class LinePauses:
 
     def find_limit(self) -> float:
         """Return for how many seconds it may be silent."""
-        median = sorted(self.pauses)[len(self.pauses) // 2] if self.pauses else 0.0
+        median = find_median(self.pauses) if self.pauses else 0.0
         return max(LINE_MEDIANS * median, LINE_LONGEST * self.longest)
 
 
@@ -202,7 +211,7 @@ def find_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> Stall 
 def _find_step_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> Stall | None:
     steps = [each.steps for each in tasks if each.steps and not each.steps.is_complete]
     if not steps:
-        return None
+        return _find_output_stall(tasks, now, timeout, must_prove=True)
     since = max(each.at for each in steps)
     floor = _find_floor(tasks, since, now, timeout)
     if all(now - each.at > _find_step_limit(each, floor, timeout) for each in steps):
@@ -233,7 +242,7 @@ def find_lone_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> S
 
 def _find_floor(tasks: Sequence[TaskSigns], since: float, now: float, timeout: float) -> float:
     """Return for how many seconds tasks may make no step: longer if they have computed or printed since then."""
-    idle_seconds = now - max(max(each.idle_since, each.silent_since) for each in tasks)
+    idle_seconds = now - _find_quiet_since(tasks)
     is_idle = idle_seconds >= max(IDLE_FLOOR_SHARE * timeout, 0.5 * (now - since))
     return (IDLE_FLOOR_SHARE if is_idle else BUSY_FLOOR_SHARE) * timeout
 
@@ -246,12 +255,39 @@ def _find_step_limit(steps: StepPauses, floor: float, timeout: float) -> float:
     return max(floor, STEP_MEDIANS * steps.median, factor * steps.longest)
 
 
-def _find_output_stall(tasks: Sequence[TaskSigns], now: float, timeout: float) -> Stall | None:
+def _find_output_stall(
+    tasks: Sequence[TaskSigns], now: float, timeout: float, *, must_prove: bool = False
+) -> Stall | None:
     lines = [each.lines for each in tasks if each.lines]
-    is_regular = any(each.is_regular(PRINTED_SHARE * timeout) for each in lines)
+    is_regular = any(each.is_regular(PRINTED_SHARE * timeout) for each in lines) and not must_prove
     if not is_regular and len(tasks) < 2:
         return None
-    since = max(max(each.idle_since, each.silent_since) for each in tasks)
-    if now - since > max([timeout, *(each.find_limit() for each in lines)]):
+    if now - _find_quiet_since(tasks) > max([timeout, *(each.find_limit() for each in lines)]):
         return Stall(max(each.silent_since for each in tasks), "output", needs_proof=not is_regular)
     return None
+
+
+def find_early_stall(tasks: Sequence[TaskSigns], now: float, idle_seconds: float) -> Stall | None:
+    """Return what would be a stall of a session if the stack traces prove it; None if its programs make progress.
+
+    Where the pauses between steps are known, `find_stall` is early enough.
+
+    Args:
+        idle_seconds: for how long all programs must have been idle and silent.
+    """
+    steps = [each.steps for each in tasks if each.steps and not each.steps.is_complete]
+    if len(tasks) < 2 or any(each.median for each in steps):
+        return None
+    since = max([_find_quiet_since(tasks), *(each.at for each in steps)])
+    usual = [STEP_LONGEST * each.longest for each in steps]
+    usual += [EARLY_LINE_LONGEST * each.lines.longest for each in tasks if each.lines]
+    if now - since <= max([idle_seconds, *usual]):
+        return None
+    if steps:
+        return Stall(max(each.at for each in steps), "step", needs_proof=True)
+    return Stall(max(each.silent_since for each in tasks), "output", needs_proof=True)
+
+
+def _find_quiet_since(tasks: Sequence[TaskSigns]) -> float:
+    """Return since when all programs have been idle and printed nothing."""
+    return max(max(each.idle_since, each.silent_since) for each in tasks)

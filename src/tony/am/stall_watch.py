@@ -1,4 +1,4 @@
-"""Notices that the programs of a session have stalled, requests their stack traces, and says which task is the odd one.
+"""Detects that the programs of a session have stalled, requests their stack traces, and names the odd task.
 
 Once per session, until a program continues. It decides nothing: `Stalled` and `StallEnded` are events.
 """
@@ -13,7 +13,17 @@ from functools import partial
 
 from tony.am.metrics_store import MetricsStore
 from tony.am.stack_relay import StackRelay
-from tony.am.stall_detection import IDLE_FLOOR_SHARE, LinePauses, Stall, TaskSigns, find_lone_stall, find_stall
+from tony.am.stall_detection import (
+    EARLY_SHARE,
+    IDLE_FLOOR_SHARE,
+    PROOF_SHARE,
+    LinePauses,
+    Stall,
+    TaskSigns,
+    find_early_stall,
+    find_lone_stall,
+    find_stall,
+)
 from tony.core import events as ev
 from tony.core.state import State, Task
 from tony.diagnosis.stack_groups import (
@@ -24,7 +34,10 @@ from tony.diagnosis.stack_groups import (
     describe_lone_task,
     find_collective_evidence,
     find_odd_task,
+    find_odd_task_early,
     find_wait_point,
+    has_waited,
+    mark_native_waits,
     waits_for_others,
 )
 from tony.model.ids import TaskId
@@ -40,6 +53,8 @@ _MAX_CONCURRENT = 32
 #: Age of the last measurement, in intervals and at least in seconds, from which a task is not classified.
 _MAX_AGE_INTERVALS = 3.0
 _MIN_AGE_SECONDS = 5.0
+#: Factor of the time until stack traces are requested once more, of a session whose first ones proved nothing early.
+_EARLY_BACKOFF = 2.0
 #: Share of its time that a check may take, in jobs with thousands of tasks.
 _CHECK_PAUSE_RATIO = 100.0
 
@@ -53,6 +68,8 @@ class _Dump:
         points, collectives: what their answers contain.
         open: requests without an answer.
         is_asking: requests are being sent; some may be answered at once.
+        is_early: they must prove that the session has stalled, together with the next ones.
+        collected_at: when the last answer arrived.
     """
 
     session: int
@@ -62,6 +79,8 @@ class _Dump:
     collectives: dict[TaskId, CollectiveEvidence] = field(default_factory=dict)
     open: int = 0
     is_asking: bool = False
+    is_early: bool = False
+    collected_at: float = 0.0
 
 
 class StallWatch:
@@ -94,6 +113,8 @@ class StallWatch:
         self._session = 0
         self._next_check_at = 0.0
         self._next_proof_at = 0.0
+        self._early_proof: _Dump | None = None
+        self._next_early_at = self._early_pause = 0.0
         self._reported_at = now()  # also of a stall that an earlier AM attempt has reported
 
     def check(self) -> None:
@@ -117,6 +138,7 @@ class StallWatch:
         state = self._state
         if state.session != self._session:
             self._session, self._dump, self._next_proof_at = state.session, None, 0.0
+            self._early_proof, self._next_early_at, self._early_pause = None, 0.0, PROOF_SHARE * timeout
             self._lines.clear()
         if state.job is not JobState.RUNNING or state.reconciling:
             self._dump = None
@@ -129,9 +151,15 @@ class StallWatch:
             return
         if self._dump or not all(map(self._is_measured, tasks)):
             return
-        found = self._find_stall(signs, timeout)
+        found, is_early = self._find_stall(signs, timeout), False
+        proof = self._early_proof
+        if proof and find_early_stall(signs, self._now(), self._now() - proof.collected_at) is None:
+            self._early_proof = None  # a program has continued since then
+        may_prove = len(tasks) <= MAX_DUMPED_TASKS and self._now() >= self._next_early_at
+        if found is None and stall is None and may_prove:
+            found, is_early = self._find_early_stall(signs, timeout), True
         if found and (stall is None or (stall.alone and found.task is None)):
-            self._start_dump(found, [each for each in signs if found.task in (None, each.task)])
+            self._start_dump(found, [each for each in signs if found.task in (None, each.task)], is_early=is_early)
 
     def _find_stall(self, signs: Sequence[TaskSigns], timeout: float) -> Stall | None:
         """Return the stall of the session, or else of a single task; not soon after stack traces have proved none."""
@@ -140,6 +168,10 @@ class StallWatch:
             return None
         tracked = [each for each in signs if self._state.roles[each.task.role].kind is RoleKind.TRACKED]
         return found or find_lone_stall(tracked, self._now(), timeout)
+
+    def _find_early_stall(self, signs: Sequence[TaskSigns], timeout: float) -> Stall | None:
+        idle_seconds = max(EARLY_SHARE * timeout, _MAX_AGE_INTERVALS * self._metrics.interval)
+        return find_early_stall(signs, self._now(), idle_seconds)
 
     def _has_ended(self, signs: Sequence[TaskSigns], stall: ev.Stalled, timeout: float) -> bool:
         """Return True if a task has continued, or the only stalled one runs no longer."""
@@ -179,11 +211,13 @@ class StallWatch:
 
     # --- stack traces -------------------------------------------------------------------------------------------------
 
-    def _start_dump(self, stall: Stall, signs: Sequence[TaskSigns]) -> None:
+    def _start_dump(self, stall: Stall, signs: Sequence[TaskSigns], *, is_early: bool) -> None:
         """Request the stack traces of all tasks; of very many those that are furthest behind."""
         ordered = sorted(signs, key=lambda each: each.steps.step if each.steps else float("inf"))
         log.info("no further %s: requesting stack traces", stall.what)
-        self._dump = dump = _Dump(self._state.session, stall, [each.task for each in ordered[:MAX_DUMPED_TASKS]][::-1])
+        self._dump = dump = _Dump(
+            self._state.session, stall, [each.task for each in ordered[:MAX_DUMPED_TASKS]][::-1], is_early=is_early
+        )
         self._continue_dump(dump)
 
     def _continue_dump(self, dump: _Dump) -> None:
@@ -194,7 +228,7 @@ class StallWatch:
             self._stacks.request(task, partial(self._on_stacks, dump, task))
         dump.is_asking = False
         if not dump.open and not dump.waiting and self._dump is dump:
-            self._dump = None
+            self._dump, dump.collected_at = None, self._now()
             self._report(dump)
 
     def _on_stacks(self, dump: _Dump, task: TaskId, answer: Stacks) -> None:
@@ -214,13 +248,19 @@ class StallWatch:
         timeout = state.spec.stall_timeout
         if state.session != dump.session or state.job is not JobState.RUNNING or timeout is None:
             return
-        found = self._find_stall([self._collect_signs(task) for task in running], timeout)
-        if found is None or found.task != dump.stall.task:
-            return
-        odd = self._name_task(running, dump)
-        if odd is None:
-            self._next_proof_at = self._now() + max(timeout, self._now() - found.since)
-            return
+        signs = [self._collect_signs(task) for task in running]
+        if dump.is_early:
+            odd = self._name_task_early(running, dump, timeout) if self._find_early_stall(signs, timeout) else None
+            if odd is None:
+                return
+        else:
+            found = self._find_stall(signs, timeout)
+            if found is None or found.task != dump.stall.task:
+                return
+            odd = self._name_task(running, dump)
+            if odd is None:
+                self._next_proof_at = self._now() + max(timeout, self._now() - found.since)
+                return
         since, self._reported_at = dump.stall.since, self._now()
         self._feed(
             ev.Stalled(
@@ -244,17 +284,39 @@ class StallWatch:
             if waits_for_others([lone]):  # it has made its steps, and the others have not
                 return None
             return self._add_last_line(describe_lone_task(lone, len(stacks) - 1), dump)
+        stacks = self._add_native_waits([*stacks, *self._describe_ended(running)])
         if dump.stall.needs_proof and not waits_for_others(stacks):
             return None
-        ended = [
-            task
+        return self._add_last_line(find_odd_task(stacks), dump)
+
+    def _name_task_early(self, running: Sequence[Task], dump: _Dump, timeout: float) -> OddTask | None:
+        """Return the task that the others wait for, if these stack traces and earlier ones prove that it is stuck."""
+        stacks = [self._describe(task, dump) for task in running]
+        stacks = self._add_native_waits([*stacks, *self._describe_ended(running)])
+        odd, last = find_odd_task_early(stacks), self._early_proof
+        self._early_proof = None
+        if odd and last is None:
+            self._early_proof, self._next_early_at = dump, self._now() + PROOF_SHARE * timeout
+            return None
+        waiting = [task for task, point in dump.points.items() if point and (point.is_collective or point.parked)]
+        if odd and last and all(has_waited(last.points.get(task), dump.points[task]) for task in waiting):
+            return odd
+        self._early_pause *= _EARLY_BACKOFF
+        self._next_early_at = self._now() + self._early_pause
+        return None
+
+    def _add_native_waits(self, stacks: list[TaskStack]) -> list[TaskStack]:
+        """Mark the tasks of JAX that wait in compiled code."""
+        return mark_native_waits(stacks) if self._state.spec.framework == "jax" else stacks
+
+    def _describe_ended(self, running: Sequence[Task]) -> list[TaskStack]:
+        """Return the tasks of the same roles that have succeeded."""
+        roles = {task.id.role for task in running}
+        return [
+            self._describe(task)
             for task in self._state.tasks.values()
-            if task.state is TaskState.SUCCEEDED
-            and task.session == self._state.session
-            and any(task.id.role == each.id.role for each in running)
+            if task.state is TaskState.SUCCEEDED and task.session == self._state.session and task.id.role in roles
         ]
-        odd = find_odd_task([*stacks, *(self._describe(task) for task in ended)])
-        return self._add_last_line(odd, dump)
 
     def _add_last_line(self, odd: OddTask, dump: _Dump) -> OddTask:
         """Add what a task printed last, if its main program has ended: mostly an error."""

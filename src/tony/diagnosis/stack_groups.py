@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from posixpath import basename
 
 from tony.diagnosis.collective_trace import LateTask, ProcessTrace, find_late_task, parse_traces
 from tony.diagnosis.library_files import is_library_file
 from tony.diagnosis.nccl_status import LateProcess, find_late_process, parse_pids, parse_status
+from tony.diagnosis.parked_threads import ParkedThread, find_parked_thread
 from tony.model.ids import TaskId
 
+_PROCESS = re.compile(r"^=== process ", re.MULTILINE)
 #: `Thread 4711 (idle): "MainThread"`, `Thread 0x00007f12 (most recent call first):`, `Current thread 0x…`.
 _THREAD = re.compile(r"^(?:Current thread|Thread) \S+")
 _SPY_FRAME = re.compile(r"^ +(?P<function>.+?) \((?P<file>.+):(?P<line>\d{1,9})\)$")
@@ -36,6 +38,12 @@ _COLLECTIVE_FILES = re.compile(
     r"/torch/distributed/|/torch/nn/parallel/|/horovod/|/mpi4py/|/jax/.*multihost|/jax/_src/distributed|/deepspeed/comm"
     r"|/tensorflow/python/(?:eager/execute|distribute/|training/server_lib|training/checkpoint_utils)"
 )
+#: Functions of user code in which tasks wait for each other, by their names.
+_USER_BARRIERS = re.compile(
+    r"^_?(?:\w+_)?(?:barrier|rendezvous|all_?reduce|all_?gather|wait_for_(?:all|others|peers|workers))$"
+)
+#: Roles whose only task takes part in the collective operations of another role.
+_CHIEFS = frozenset({"chief", "master"})
 #: Functions of JAX in which an idle program waits for its devices, and these for other tasks.
 _DEVICE_WAITS = re.compile(r"^(?:_value|block_until_ready)$")
 _DEVICE_FILES = re.compile(r"/jax/")
@@ -76,7 +84,12 @@ class StackFrame:
             return False
         if _DEVICE_WAITS.match(self.name) and _DEVICE_FILES.search(self.file):
             return True
-        return bool(_COLLECTIVES.match(self.name) or _COLLECTIVE_FILES.search(self.file))
+        return self.is_named_collective or bool(_COLLECTIVE_FILES.search(self.file))
+
+    @property
+    def is_named_collective(self) -> bool:
+        """Return True if it has the name of a function in which tasks wait for each other."""
+        return bool((_USER_BARRIERS if self.is_user_code else _COLLECTIVES).match(self.name))
 
     @property
     def is_input(self) -> bool:
@@ -92,14 +105,18 @@ class WaitPoint:
         function: the function that user code called, or the innermost one of user code.
         file, line: of the user code.
         is_collective: it waits for other tasks there.
+        is_device_wait: it waits for its devices, most likely because these wait for other tasks.
         is_exiting: its main program has ended, successfully or not, and other threads keep it running.
+        parked: how it sleeps or waits for a lock; None if it may wait for input.
     """
 
     function: str
     file: str
     line: int
     is_collective: bool = False
+    is_device_wait: bool = False
     is_exiting: bool = False
+    parked: ParkedThread | None = None
 
     def __str__(self) -> str:
         function, file = self.function[:_MAX_NAME_CHARACTERS], basename(self.file)[:_MAX_NAME_CHARACTERS]
@@ -159,22 +176,49 @@ def find_wait_point(text: str) -> WaitPoint | None:
     Of several processes the one with the longest stack of user code counts: launchers have none, or a short one.
     """
     best: list[StackFrame] = []
-    threads = _parse_threads(text)
-    for frames in threads:
+    processes = _PROCESS.split(text)
+    threads = [(process, frames) for process in processes for frames in _parse_threads(process)]
+    own = ""
+    for process, frames in threads:
         if _THREAD_START.match(frames[-1].function) or (frames[-1].function, len(frames)) == ("run", 1):
             continue
         if _count_user_frames(frames) > _count_user_frames(best):
-            best = frames
+            own, best = process, frames
     place = next((index for index, frame in enumerate(best) if frame.is_user_code), None)
     if place is None:
-        exits = (frames[-1] for frames in threads if not frames[-1].is_user_code)
-        last = next((frame for frame in exits if _EXITS.match(frame.name)), None)
-        return WaitPoint(last.function, last.file, last.line, is_exiting=True) if last else None
+        return _find_exit(threads)
     user, called = best[place], best[:place]
     named = next((frame for frame in reversed(called) if not _WRAPPERS.search(frame.name)), None)
-    function = named.function if named else user.function
-    is_collective = any(frame.is_collective for frame in called) and not any(frame.is_input for frame in called)
-    return WaitPoint(function, user.file, user.line, is_collective)
+    is_collective = _is_collective(best, called)
+    innermost = [frames[0].file for process, frames in threads if process is own and frames is not best]
+    return WaitPoint(
+        named.function if named else user.function,
+        user.file,
+        user.line,
+        is_collective=is_collective,
+        is_device_wait=is_collective and not any(frame.is_named_collective for frame in best),
+        parked=find_parked_thread(own, processes, [frame.file for frame in called], innermost),
+    )
+
+
+def _find_exit(threads: Sequence[tuple[str, list[StackFrame]]]) -> WaitPoint | None:
+    """Return where a program waits whose main program has ended."""
+    exits = (frames[-1] for _, frames in threads if not frames[-1].is_user_code)
+    last = next((frame for frame in exits if _EXITS.match(frame.name)), None)
+    return WaitPoint(last.function, last.file, last.line, is_exiting=True) if last else None
+
+
+def _is_collective(frames: Sequence[StackFrame], called: Sequence[StackFrame]) -> bool:
+    """Return True if a thread waits for other tasks.
+
+    Args:
+        called: the frames that user code called.
+    """
+    if any(frame.is_input for frame in called):
+        return False
+    return any(frame.is_collective for frame in called) or any(
+        frame.is_user_code and frame.is_named_collective for frame in frames
+    )
 
 
 def _count_user_frames(frames: Sequence[StackFrame]) -> int:
@@ -241,6 +285,43 @@ def _find_late_task(tasks: Sequence[TaskStack]) -> LateTask | None:
     late = find_late_task({each.task: each.collectives.traces for each in tasks})
     reports = [report for each in tasks for report in each.collectives.late]
     return late or find_late_process(reports, {each.task: each.collectives.pids for each in tasks})
+
+
+def find_odd_task_early(tasks: Sequence[TaskStack]) -> OddTask | None:
+    """Return the task that the others wait for if it waits for no input; None if that is not certain.
+
+    Only roles of which a task waits for others count, and the chief. All of their other tasks must sleep, wait for a
+    lock or have ended.
+    """
+    waiting = [each for each in tasks if each.point and each.point.is_collective]
+    roles = {each.task.role for each in waiting} | _CHIEFS
+    gang = [each for each in tasks if each.task.role in roles]
+    outside = [each for each in gang if each not in waiting and not each.has_ended]
+    if not waiting or not all(each.point and each.point.parked for each in outside):
+        return None
+    # Programs that wait for their devices alone do not wait for one that has ended.
+    if not outside and (len(gang) == len(waiting) or all(each.point and each.point.is_device_wait for each in waiting)):
+        return None
+    return find_odd_task(gang)
+
+
+def mark_native_waits(tasks: Sequence[TaskStack]) -> list[TaskStack]:
+    """Return the tasks of a framework whose collective operations are compiled code, which shows in no stack trace."""
+    return [
+        replace(each, point=replace(each.point, is_collective=True, is_device_wait=True))
+        if each.point and each.point.parked and each.point.parked.is_native
+        else each
+        for each in tasks
+    ]
+
+
+def has_waited(old: WaitPoint | None, new: WaitPoint | None) -> bool:
+    """Return True if a program has waited for others, or been asleep, at the same place since an earlier dump."""
+    if old is None or new is None or (old.file, old.line) != (new.file, new.line):
+        return False
+    if new.is_collective:
+        return old.is_collective
+    return bool(old.parked and new.parked and old.parked.waits_after == new.parked.waits_before)
 
 
 def _select_first(tasks: Sequence[TaskStack]) -> TaskStack | None:

@@ -24,6 +24,7 @@ from tony.linux.anonymous_files import find_open_file, request_answer
 from tony.linux.files import is_changed_by_root_only
 from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
+from tony.linux.thread_waits import count_switches, describe_waits
 from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart
 from tony.protocol.shared_messages import MAX_STACKS_BYTES, Stacks
@@ -104,12 +105,13 @@ class StackDumper:
     async def _dump_process(self, pid: int, deadline: float) -> _ProcessStack:
         why = "timeout"
         if clock.monotonic() < deadline:
+            waits, before = await to_thread(describe_waits, pid), count_switches(pid)
             text, why = await self._run_spy(pid) if is_python(pid) else ("", _NOT_PYTHON)
             if text:
-                return _ProcessStack(text, _SPY)
+                return _ProcessStack(format_waits(waits, before, count_switches(pid)) + text, _SPY)
             text = await to_thread(read_stacks, pid)
             if text:
-                return _ProcessStack(text, "faulthandler")
+                return _ProcessStack(format_waits(waits, before, count_switches(pid)) + text, "faulthandler")
         return _ProcessStack(await to_thread(wait_channel, pid), "", why)
 
     async def _run_spy(self, pid: int) -> tuple[str, str]:
@@ -173,6 +175,20 @@ def _is_safe_program(path: str) -> bool:
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
         return False
     return os.geteuid() != 0 or is_changed_by_root_only(path)
+
+
+def format_waits(waits: tuple[str, str], before: int, after: int) -> str:
+    """Return a line about the system calls of a process, as `stack_groups` reads it; empty if they are not known.
+
+    Args:
+        before, after: how often its main thread had waited before and after its stack traces were read, which may wake
+            it.
+    """
+    main, others = waits
+    if not main:
+        return ""
+    rest = f"; other threads in {others}" if others else ""
+    return f"main thread in {main} ({before} waits before, {after} after){rest}\n"
 
 
 def is_python(pid: int) -> bool:
