@@ -20,7 +20,12 @@ from tests.zoo.labelled_case import CASES, ZooCase, is_possible, load_cases
 RESULTS = Path(__file__).parent / "results.md"
 RESULTS_ON_YARN = Path(__file__).parent / "results-on-yarn.md"
 #: Sets of cases by folder, with their titles.
-_SETS = ((CASES, "The first cases"), (CASES / "later", "Cases written after the rules"))
+_SETS = (
+    (CASES, "The first cases"),
+    (CASES / "later", "Cases written after the rules"),
+    (CASES / "unseen", "Cases written without a look at the rules"),
+    (CASES / "reported", "Errors as users report them"),
+)
 
 
 def main() -> int:
