@@ -10,9 +10,19 @@ from tony.model.failure import FailureCause
 from tony.model.program_exit import ExitReason, ExitStatus
 
 
-def exit_with(code: int | None, *, signal: str | None = None, rule: str = "") -> ExitStatus:
-    line = EvidenceLine(stream="err", number=1, text="x", ago=0.0, rule=rule)
-    return ExitStatus(reason=ExitReason.EXITED, code=code, signal=signal, evidence=(line,) if rule else ())
+def exit_with(
+    code: int | None,
+    *,
+    signal: str | None = None,
+    rule: str = "",
+    text: str = "x",
+    duration: float = 1.0,
+    step: float | None = None,
+) -> ExitStatus:
+    line = EvidenceLine(stream="err", number=1, text=text, ago=0.0, rule=rule)
+    evidence = (line,) if rule else ()
+    reason = ExitReason.EXITED
+    return ExitStatus(reason=reason, code=code, signal=signal, evidence=evidence, duration=duration, step=step)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +36,15 @@ def exit_with(code: int | None, *, signal: str | None = None, rule: str = "") ->
         (exit_with(None, signal="SIGXCPU"), "quota", False),
         (exit_with(152), "quota", False),
         (exit_with(1, rule="disk-full"), "storage", False),
+        (exit_with(143), "killed", True),
+        (exit_with(143, rule="last-line"), "killed", True),
+        (exit_with(None, signal="SIGKILL"), "killed", True),
+        (exit_with(None, signal="SIGFPE"), "user-code", False),
+        (exit_with(1, rule="python-exception"), "user-code", False),
+        (exit_with(1, rule="python-exception", step=3.0), "user-code", True),
+        (exit_with(1, rule="python-exception", duration=90.0), "user-code", True),
+        (exit_with(1, rule="python-exception", text="RuntimeError: cannot connect to db"), "network", True),
+        (exit_with(1, rule="script-error", text="error: unexpected EOF", step=3.0), "user-data", False),
     ],
 )
 def test_an_exit(status: ExitStatus, kind: str, retry: bool) -> None:

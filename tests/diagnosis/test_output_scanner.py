@@ -64,6 +64,51 @@ def test_a_record_of_an_error_counts_if_there_is_nothing_else() -> None:
     assert find_decisive(scan((1.0, f"{record}{TRACEBACK}RuntimeError: x\n"))) == "RuntimeError: x"
 
 
+def test_a_traceback_in_a_json_record_counts() -> None:
+    trace = TRACEBACK.replace("\n", "\\n").replace('"', '\\"')
+    record = f'{{"level": "error", "exception": "{trace}KeyError: \'image\'\\n", "more": "{"x" * 600}"}}\n'
+    (line, *_) = select_evidence([scan((1.0, f"{record}done\n"))], 2.0)
+    assert (line.text, line.number, line.code_place) == ("KeyError: 'image'", 1, "t.py:3: f()")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{TRACEBACK}RuntimeError: \n        no guard\n\n", "RuntimeError: no guard"),
+        (
+            "thread 'main' panicked at main.rs:4:46:\ncalled on None\n",
+            "thread 'main' panicked at main.rs:4:46: called on None",
+        ),
+        (f"{TRACEBACK}RuntimeError: \n", "RuntimeError:"),
+        (f"{TRACEBACK}RuntimeError: \n\n{HANDLING}{RAISING}ValueError: x\n", "RuntimeError:"),
+    ],
+)
+def test_the_text_of_a_message_may_be_on_the_next_line(text: str, expected: str) -> None:
+    assert find_decisive(scan((1.0, text))) == expected
+
+
+def test_the_last_cause_of_an_exception_of_java_counts() -> None:
+    text = (
+        'Exception in thread "main" a.XException: x\n\tat a.B\nCaused by: a.YException: y\nCaused by: a.ZException: z\n'
+    )
+    assert find_decisive(scan((1.0, text))) == "Caused by: a.ZException: z"
+
+
+def test_what_another_program_printed_counts_before_the_report_that_it_failed() -> None:
+    failed = f"{TRACEBACK}subprocess.CalledProcessError: Command '['x']' returned non-zero exit status 1.\n"
+    assert find_decisive(scan((1.0, "clip.mp4: Invalid data found\n"), (1.0, failed))) == "clip.mp4: Invalid data found"
+    assert find_decisive(scan((1.0, "reading clips\n"), (1.0, failed))).startswith("subprocess.CalledProcessError")
+
+
+@pytest.mark.parametrize(
+    "label", ["[rank3]: ", "[1,3]<stderr>:", "3: ", "(train pid=7, ip=10.0.0.5) ", "(train pid=7) "]
+)
+def test_labels_of_launchers_hide_no_traceback(label: str) -> None:
+    lines = f"{TRACEBACK}KeyError: 'x'\n".splitlines()
+    (line,) = select_evidence([scan((1.0, "".join(f"{label}{each}\n" for each in lines)))], 2.0)
+    assert (line.text, line.code_place) == (f"{label}KeyError: 'x'", "t.py:3: f()")
+
+
 def test_a_warning_of_python_is_not_the_cause() -> None:
     text = f"/{'long/' * 20}main.py:4: UserWarning: could not load x: cannot open shared object file\n"
     assert find_decisive(scan((1.0, text))) == ""

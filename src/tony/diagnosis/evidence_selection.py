@@ -26,7 +26,7 @@ _MISSING = re.compile(r"(?:task names|heartbeats\)):((?: (?:/job:jax_worker/repl
 _NUMBER = re.compile(r"(\d+)(?: |$)")
 #: Rules for any line that looks like an error.
 _GENERIC_RULES = frozenset({"python-exception", "panic", "segmentation-fault", "java-exception"})
-_WEAKEST_RULES = frozenset({"script-error", "log-error"})
+_WEAKEST_RULES = frozenset({"script-error", "log-error", LAST_LINE})
 
 
 def select_evidence(
@@ -97,7 +97,7 @@ def add_kernel_lines(
         nearby: what the kernel says of the machine, perhaps about another program: last, and never decisive.
     """
     rule = get_rule(lines[0].rule) if lines else None
-    is_special = rule is not None and rule.name not in _GENERIC_RULES | _WEAKEST_RULES | {LAST_LINE}
+    is_special = rule is not None and rule.name not in _GENERIC_RULES | _WEAKEST_RULES
     if is_special and rule and rule.meaning is LineMeaning.CAUSE and not is_memory:
         found = (*lines[: max(1, MAX_EVIDENCE_LINES - len(kernel))], *kernel)
     else:

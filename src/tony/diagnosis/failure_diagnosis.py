@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tony.diagnosis.line_rules import get_rule
+from tony.diagnosis.line_rules import find_words_rule, get_rule
 from tony.diagnosis.rule import Rule
 from tony.diagnosis.rules.programs import LAST_LINE
 from tony.model.diagnosis import Diagnosis, FailureKind, LineMeaning
@@ -49,17 +49,24 @@ _FINAL_CAUSES = frozenset(
         FailureCause.JOB_TIMEOUT,
     }
 )
-#: Exit codes by which a shell says that it could not start the command.
-_SHELL_LAUNCH_CODES = (126, 127)
-#: Exits of programs without an error of their own; 128 + a signal is that of a shell, 124 that of `timeout`.
+#: Exits that say more than a last line of any kind: their kinds, and whether it may pass. Those of a shell are 126 and
+#: 127, if it could not start the command, and 128 + a signal; 124 is that of `timeout`.
 _EXITS: Mapping[str | int | None, tuple[FailureKind, bool]] = {
+    126: (FailureKind.LAUNCH, False),
+    127: (FailureKind.LAUNCH, False),
     124: (FailureKind.TIMEOUT, True),
     "SIGXCPU": (FailureKind.QUOTA, False),
     128 + signal.SIGXCPU: (FailureKind.QUOTA, False),
     "SIGXFSZ": (FailureKind.QUOTA, False),
     128 + signal.SIGXFSZ: (FailureKind.QUOTA, False),
+    **{
+        word: (FailureKind.KILLED, True)
+        for sent in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+        for word in (sent.name, 128 + sent)
+    },
 }
-_UNKNOWN = (FailureKind.USER_CODE, True)
+#: Seconds of running after which an error that no rule knows may pass, although the program reported no step.
+_PROGRESS_SECONDS = 60.0
 #: Signals that a crash of native code ends with.
 _CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"})
 #: Advice where the rule of the output gives none.
@@ -68,6 +75,7 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.LAUNCH: "correct the command, or activate the environment that has it",
     FailureKind.HANG: "see where the tasks wait while the job runs: tony stacks",
     FailureKind.TIMEOUT: "raise the limit that the message names, or make the program faster",
+    FailureKind.OURS: "report it with the job directory, which has am.log, the executors' logs and the events",
 }
 
 
@@ -98,18 +106,39 @@ def _classify(cause: FailureCause, status: ExitStatus | None, rule: Rule | None)
         kind = rule.kind  # a port of the program's own
     if kind is not None:
         return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=cause not in _FINAL_CAUSES)
-    if status and status.code in _SHELL_LAUNCH_CODES and (rule is None or rule.name == LAST_LINE):
-        return Diagnosis(kind=FailureKind.LAUNCH, meaning=LineMeaning.CAUSE, retry=False)
-    if rule is not None and not (status and status.reason is ExitReason.MEMORY):
-        return Diagnosis(kind=rule.kind, meaning=rule.meaning, retry=rule.retry, advice=rule.advice)
-    kind, retry = _EXITS.get(status.signal or status.code, _UNKNOWN) if status else _UNKNOWN
-    return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry, advice=_advise_on_exit(status))
+    is_known = status is not None and (status.signal or status.code) in _EXITS
+    is_vague = rule is None or rule.name == LAST_LINE
+    if rule is None or status is None or status.reason is ExitReason.MEMORY or (is_known and is_vague):
+        return _classify_exit(status)
+    return _classify_line(rule, status)
 
 
-def _advise_on_exit(status: ExitStatus | None) -> str:
-    """Return what to do about a program that ended without an error message."""
-    if status and status.signal in _CRASHES:
-        return "a native library crashed: set PYTHONFAULTHANDLER=1 (--env of tony run) to see the line of Python"
-    if status and status.code:
-        return f"it printed no error: look for sys.exit({status.code}) or os._exit({status.code}) in the program"
-    return ""
+def _classify_line(rule: Rule, status: ExitStatus) -> Diagnosis:
+    """Return what a line says; of one that only a rule for any error matches, its words do.
+
+    Where these say nothing either, the error may pass if the program had made progress. One that comes at the beginning
+    is most likely there again at the next attempt.
+    """
+    if rule.retry is None:
+        rule = find_words_rule(status.evidence[0].text) or rule
+    retry = _made_progress(status) if rule.retry is None else rule.retry
+    return Diagnosis(kind=rule.kind, meaning=rule.meaning, retry=retry, advice=rule.advice)
+
+
+def _classify_exit(status: ExitStatus | None) -> Diagnosis:
+    """Return what the exit code or signal of a program says that printed no error."""
+    kind, retry, advice = FailureKind.USER_CODE, True, ""
+    if status and (status.signal or status.code) in _EXITS:
+        kind, retry = _EXITS[status.signal or status.code]
+        if kind is FailureKind.KILLED:
+            advice = "a process outside of tony sent the signal: of a user, a limit of the machine, or its shutdown"
+    elif status and status.signal in _CRASHES:
+        retry = _made_progress(status)
+        advice = "a native library crashed: set PYTHONFAULTHANDLER=1 (--env of tony run) to see the line of Python"
+    elif status and status.code:
+        advice = f"it printed no error: look for sys.exit({status.code}) or os._exit({status.code}) in the program"
+    return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry, advice=advice)
+
+
+def _made_progress(status: ExitStatus) -> bool:
+    return status.step is not None or status.duration >= _PROGRESS_SECONDS

@@ -9,8 +9,11 @@ from dataclasses import replace
 from posixpath import basename
 
 from tony.diagnosis.library_files import is_library_file
-from tony.diagnosis.line_rules import LineRules, find_rule
+from tony.diagnosis.line_rules import LineRules, find_rule, find_words_rule, get_rule, may_be_error
+from tony.diagnosis.rule import Rule
 from tony.diagnosis.rule_match import RuleMatch
+from tony.diagnosis.rules.programs import LAST_LINE
+from tony.model.diagnosis import LineMeaning
 
 _TRACEBACK = b"Traceback (most recent call last)"
 #: Between two tracebacks of one chain; what follows is the exception that the first one led to.
@@ -29,14 +32,28 @@ _EXCEPTION = re.compile(
     rb"^(?:(?:[A-Za-z_]\w*\.)+\w+|[A-Z]\w*(?=:)|\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration|Empty|Full))"
     rb"(?:: .*|:)?$"
 )
+#: A panic of Rust; its message is on the next line.
+_PANIC = re.compile(rb"thread '.*' panicked at .*:$")
+#: An exception to which another one of Java led, or the beginning of the chain.
+_JAVA_CAUSE = b"Caused by: "
+_JAVA_RULE = "java-exception"
+#: The text of a JSON record that is a traceback.
+_JSON_TRACEBACK = re.compile(rb'Traceback \(most recent call last\)(?:[^"\\]|\\.)*')
+#: A line that may be the message of a program that another one started.
+_MESSAGE = re.compile(r"^[\w./-]+: \S")
 #: Lines without an exception after which a traceback is taken for cut off.
 _MAX_OTHER_LINES = 20
 #: A frame of a traceback.
 _FRAME = re.compile(rb'File "([^"]+)", line (\d{1,9})(?:, in (\S+))?')
 #: Terminal sequences for colours and styles.
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
-#: Ranks in front of a line: those of tony, and those of PyTorch.
-_LABELS = re.compile(rb"^(?:\[(?:rank)?\d+\]:? ?)*")
+#: In front of a line: what launchers add (tony, PyTorch, mpirun, Ray, srun), and vLLM to each line of a traceback.
+_LABELS = re.compile(
+    rb"^(?:\[(?:rank|default)?\d+\]:? ?|\[\d+,\d+\]<std(?:err|out)>:|\(\w+ pid=\d+(?:, ip=[\d.]+)?\) |\d{1,4}: |"
+    rb"(?:ERROR|CRITICAL) \d\d-\d\d [\d:]{8} \[[\w.]+:\d+\] )*"
+)
+#: A line in a box.
+_BOX = re.compile("^\N{BOX DRAWINGS LIGHT VERTICAL} +(.*?) *\N{BOX DRAWINGS LIGHT VERTICAL}$".encode())
 #: Between an exception that only announces a message, such as `Graph execution error:`, and that message.
 _NO_MESSAGE = re.compile(rb"$|File \"|[~^]+$|<stack traces unavailable>|.*\(most recent call last\):?$")
 _MAX_LINES_TO_MESSAGE = 100
@@ -66,6 +83,7 @@ class LineExaminer:
         self._stream = stream
         self._is_chained = self._is_handling = self._is_logged = False
         self._before = self._source = b""
+        self._before_traceback = b"", 0
         self._code_place = ""
         self._is_code = False
         self._other_lines = 0
@@ -82,8 +100,8 @@ class LineExaminer:
         """The found lines, oldest first."""
         return [*self._first, *self._last]
 
-    def skip(self, line: bytes = b"") -> None:
-        """Note the line in front of the next one; empty: nothing is known of it."""
+    def skip(self, line: bytes) -> None:
+        """Note the line in front of the next one."""
         self._before = line
         if self.names_left > _MAX_NAMES:  # this line announces them
             self.names_left = _MAX_NAMES
@@ -107,8 +125,9 @@ class LineExaminer:
         """
         line = _COLOURS.sub(b"", line)
         bare = line[_LABELS.match(line).end() :]  # type: ignore[union-attr] # it matches anything
-        bare = _GROUP.sub(b"", bare)
-        if _TRACEBACK in bare:
+        bare = _BOX.sub(rb"\1", _GROUP.sub(b"", bare))
+        if _TRACEBACK in bare and not bare.startswith(b"{"):
+            self._before_traceback = self._before, number - 1
             self._in_frames, self._other_lines, self._code_place = True, 0, ""
             self._lines_to_message = 0
             self._is_logged = not self._is_chained and _CAUGHT.search(self._before) is not None
@@ -122,12 +141,24 @@ class LineExaminer:
             self._other_lines += 1
             self._in_frames = not is_exception and self._other_lines < _MAX_OTHER_LINES
             is_kept = self._keep(line, bare, number, now, is_exception=is_exception)
-            is_message_next = is_kept and is_exception and bare.endswith(b":") and not self.names_left
-            self._lines_to_message = _MAX_LINES_TO_MESSAGE if is_message_next else 0
+            announces = is_kept and is_exception and bare.rstrip().endswith(b":") and not self.names_left
+            self._lines_to_message = _MAX_LINES_TO_MESSAGE if announces else 0
         elif not (bare.startswith(b"  ") and _WARNING.search(self._before)):  # the source line that warned
             is_kept = self._keep(line, bare, number, now, is_exception=False)
             if self._lines_to_message:
                 self._note_message(bare.strip(), is_known=is_kept)
+            elif _PANIC.match(bare):
+                self._lines_to_message = _MAX_LINES_TO_MESSAGE
+
+    def examine_record(self, line: bytes, number: int, now: float) -> None:
+        """Examine a log record in JSON that has a traceback in one of its texts, as if that had lines."""
+        text = _JSON_TRACEBACK.search(line)
+        if text is None:
+            return
+        self.skip(b"ERROR")
+        for piece in text[0].split(rb"\n"):
+            self.examine(piece.replace(rb"\"", b'"')[:MAX_LINE_BYTES], number, now)
+        self._in_frames, self._lines_to_message = False, 0
 
     def _note_message(self, text: bytes, *, is_known: bool) -> None:
         """Add a line to the exception in front of it, unless it belongs to a stack, or a rule matches it."""
@@ -137,8 +168,8 @@ class LineExaminer:
         elif not _NO_MESSAGE.match(text) and not self._before.lstrip().startswith(b'File "'):
             self._lines_to_message = 0
             kept = self._last or self._first
-            whole = f"{kept[-1].text} {text.decode(errors='replace')}"
-            kept[-1] = replace(kept[-1], text=whole[:MAX_LINE_BYTES])
+            whole = f"{kept[-1].text.rstrip()} {text.decode(errors='replace')}"[:MAX_LINE_BYTES]
+            kept[-1] = replace(kept[-1], text=whole, rule=self._rules.find(whole) or kept[-1].rule)
 
     def _note_source(self, bare: bytes) -> None:
         """Remember the source line of the innermost frame, and the innermost place in the user's code with its line."""
@@ -168,6 +199,34 @@ class LineExaminer:
             follows = not self._replace_lookup()
         if is_exception:
             self._is_chained = self._is_handling = False
+        if is_exception and rule.meaning is LineMeaning.SUMMARY:
+            self._keep_line_before(now)
+        if bare.startswith(_JAVA_CAUSE):
+            self._forget_last(_JAVA_RULE)
+        place = self._code_place if is_exception else ""
+        logged = is_exception and self._is_logged
+        self._add(rule, text, number, now, follows=follows, logged=logged, is_exception=is_exception, place=place)
+        return True
+
+    def _keep_line_before(self, now: float) -> None:
+        """Keep the line in front of a traceback that only reports that another program failed, if it says why."""
+        line, number = self._before_traceback
+        text, rule = line.decode(errors="replace").strip(), get_rule(LAST_LINE)
+        if rule and may_be_error(text) and find_rule(text) is None and (_MESSAGE.match(text) or find_words_rule(text)):
+            self._add(rule, text, number, now)
+
+    def _add(
+        self,
+        rule: Rule,
+        text: str,
+        number: int,
+        now: float,
+        *,
+        follows: bool = False,
+        logged: bool = False,
+        is_exception: bool = False,
+        place: str = "",
+    ) -> None:
         found = RuleMatch(
             stream=self._stream,
             number=number,
@@ -175,9 +234,9 @@ class LineExaminer:
             text=text,
             rule=rule,
             follows=follows,
-            was_caught=is_exception and self._is_logged,
+            was_caught=logged,
             is_exception=is_exception,
-            code_place=self._code_place if is_exception else "",
+            code_place=place,
         )
         if _NAMES_FOLLOW.search(text):
             self.names_left = _MAX_NAMES + 1
@@ -185,7 +244,11 @@ class LineExaminer:
             self._first.append(found)
         else:
             self._last.append(found)
-        return True
+
+    def _forget_last(self, rule: str) -> None:
+        kept = self._last or self._first
+        if kept and kept[-1].rule.name == rule:
+            kept.pop()
 
     def _replace_lookup(self) -> bool:
         """Forget the last exception if it only said that something is not there; return True if it did.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from tony.diagnosis.rule import Rule
-from tony.diagnosis.rules import RULES
+from tony.diagnosis.rules import RULES, error_words
 from tony.model.diagnosis import LineMeaning
 from tony.model.line_pattern import SEARCHED_BYTES, find_words
 from tony.model.own_rule import OwnRule
@@ -22,7 +22,9 @@ _HARMLESS = re.compile(
     r"^(?![\w.]*(?:Error|Exception)\b).{0,60}(?:\b(?:DEBUG|INFO|(?<!NCCL )WARN|WARNING|NOTICE)\b|\w*Warning: )|"
     r"^\[?[IW]\d{4} |^\d{4}-\d\d-\d\d [\d:.]+: [IW] |^\S+:\d+: \w*Warning: |failed call to cuInit: "
 )
-_RULES_BY_NAME = {rule.name: rule for rule in RULES}
+#: A progress bar, or a metric.
+_PROGRESS = re.compile(r"\d%\||it/s|^\W*(epoch|step|loss|iter(ation)?)\b\W{0,3}\d", re.IGNORECASE)
+_RULES_BY_NAME = {rule.name: rule for rule in (*RULES, *error_words.RULES)}
 _OWN_SOURCE = "[[diagnosis.rules]] of the job or its site"
 
 
@@ -70,9 +72,19 @@ def find_rule(line: str) -> Rule | None:
     return None if found and is_harmless(line) else found
 
 
+def find_words_rule(line: str) -> Rule | None:
+    """Return the rule for the words of an error of which its own rule does not say whether it may pass."""
+    return next((rule for rule, pattern in _compile_words() if pattern.search(line)), None)
+
+
 def is_harmless(line: str) -> bool:
     """Return True if a line is a warning, or of a lower log level."""
     return _HARMLESS.search(line) is not None
+
+
+def may_be_error(line: str) -> bool:
+    """Return True if a line that no rule matches may be a message about an error."""
+    return bool(line) and not is_harmless(line) and not _PROGRESS.search(line)
 
 
 def get_rule(name: str, own: Sequence[OwnRule] = ()) -> Rule | None:
@@ -99,3 +111,8 @@ def build_own_rule(rule: OwnRule) -> Rule:
 @cache
 def _compile_rules() -> tuple[tuple[Rule, re.Pattern[str]], ...]:
     return tuple((rule, re.compile(rule.pattern)) for rule in RULES)
+
+
+@cache
+def _compile_words() -> tuple[tuple[Rule, re.Pattern[str]], ...]:
+    return tuple((rule, re.compile(rule.pattern)) for rule in error_words.RULES)

@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 
 from tony.diagnosis.line_examiner import MAX_LINE_BYTES, LineExaminer
-from tony.diagnosis.line_rules import LineRules, get_rule, is_harmless
+from tony.diagnosis.line_rules import LineRules, get_rule, is_harmless, may_be_error
+from tony.diagnosis.rule import Rule
 from tony.diagnosis.rule_match import RuleMatch
 from tony.diagnosis.rules.programs import LAST_LINE
 
@@ -20,10 +21,10 @@ _WORDS = (
     *(b"traceback", b"error", b"xception", b"fail", b"fatal", b"timed out", b"timeout", b"kill", b"abort", b"denied"),
     *(b"not found", b"no such", b"can't", b"cannot", b"closed", b"peer", b"panic", b"fault", b"no module", b"xid"),
     *(b"assert", b"terminat", b"not enough", b"unavailable", b"subset of", b"memory", b"barrier", b"detected"),
-    *(b"what():", b"exceeded", b"unbound", b" lost", b"gzip", b"critical"),
+    *(b"what():", b"exceeded", b"unbound", b" lost", b"gzip", b"critical", b"could not"),
+    *(b"evicted", b"low on resource", b"are available: "),
 )
-#: A progress bar, or a metric.
-_PROGRESS = re.compile(r"\d%\||it/s|^\W*(epoch|step|loss|iter(ation)?)\b\W{0,3}\d", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]{3}")
 #: Bytes of a line whose end has not arrived.
 _MAX_PARTIAL_BYTES = 1 << 16
 #: Bytes of a flood that are searched at once, and a second: of the rest only the end is, once there is time for it.
@@ -31,6 +32,8 @@ _MAX_BUDGET = 16 << 20
 _SEARCHED_PER_SECOND = 4 << 20
 #: Bytes that cost as much to search as one line costs to examine.
 _LINE_COST = 4096
+#: Bytes of a log record in JSON that are searched.
+_MAX_RECORD_BYTES = 1 << 14
 _MAX_UNSEARCHED_BYTES = 1 << 17
 
 
@@ -105,18 +108,22 @@ class OutputScanner:
             self._examine(whole, now)
         else:
             self._lines += whole.count(b"\n")
-            self._examiner.skip()
+            self._examiner.skip(whole[-MAX_LINE_BYTES:].rstrip(b"\r\n").rpartition(b"\n")[2])
 
     def find_last_line(self) -> RuleMatch | None:
-        """Return the last line with text, if it may be an error message."""
-        whole = self._recent.rstrip()
-        text = re.split(rb"[\r\n]", whole)[-1][-MAX_LINE_BYTES:].decode(errors="replace")
-        rule = get_rule(LAST_LINE)
-        if not text or rule is None or is_harmless(text) or _PROGRESS.search(text):
-            return None
+        """Return the last line, if it may be an error message: of those with words, and above the level of warnings."""
+        rule, number = get_rule(LAST_LINE), self._lines + 1
+        for line in reversed(self._recent.split(b"\n")):
+            text = line.rstrip().rpartition(b"\r")[2][-MAX_LINE_BYTES:].decode(errors="replace")
+            if rule and _WORD.search(text) and not is_harmless(text):
+                return self._build_last_line(rule, text, number) if may_be_error(text) else None
+            number -= 1
+        return None
+
+    def _build_last_line(self, rule: Rule, text: str, number: int) -> RuleMatch:
         return RuleMatch(
             stream=self.stream,
-            number=self._find_last_number(),
+            number=number,
             at=self._recent_at,
             text=text,
             rule=rule,
@@ -140,6 +147,8 @@ class OutputScanner:
             if self._examiner.in_traceback or self._contains_word(line):
                 self._budget -= _LINE_COST
                 self._examiner.examine(text, self._lines + 1, now)
+                if line.startswith(b"{"):
+                    self._examiner.examine_record(line[:_MAX_RECORD_BYTES], self._lines + 1, now)
             self._examiner.skip(text)
             self._lines += line.endswith(b"\n")
 

@@ -14,7 +14,7 @@ class Rule:
     Attributes:
         name: a word with hyphens; `tony why` shows it.
         pattern: a regular expression, searched in the line.
-        retry: the same program may succeed the next time.
+        retry: the same program may succeed the next time; None: the line alone does not say.
         advice: what to do, one sentence without a full stop; may be empty.
         source: where the text comes from: a file of the upstream project, or its documentation.
         examples: lines that match.
@@ -26,7 +26,7 @@ class Rule:
     pattern: str
     kind: FailureKind
     meaning: LineMeaning = LineMeaning.CAUSE
-    retry: bool = False
+    retry: bool | None = False
     advice: str = ""
     source: str
     examples: tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony.diagnosis.line_rules import get_rule
+from tony.diagnosis.line_rules import find_words_rule, get_rule
 from tony.jobs.failure_text import format_advice, format_decision, format_evidence, format_outcome
 from tony.jobs.root_cause import RootCause
 from tony.model.ids import format_task_ranges
@@ -36,7 +36,10 @@ def format_root_cause(report: JobReport, root_cause: RootCause, *, is_past: bool
 def format_rules(root_cause: RootCause) -> Sequence[str]:
     """Return the rules that the evidence met, and where their texts come from."""
     rules = dict.fromkeys(line.rule for line in root_cause.evidence)
-    if not rules:
+    first = get_rule(next(iter(rules), ""))
+    if first and first.retry is None and (words := find_words_rule(root_cause.evidence[0].text)):
+        rules[words.name] = None
+    if not any(rules):
         return ["  Rules: none; the kind follows from how the task ended"]
     return ["  Rules:", *(f"    {_format_rule(name, root_cause)}" for name in rules if name)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tony.diagnosis.rule import Rule
 from tony.diagnosis.rules import (
     accelerators,
+    cluster_managers,
     counters,
     jax,
     kernel,
@@ -18,6 +19,7 @@ from tony.diagnosis.rules import (
 
 RULES: tuple[Rule, ...] = (
     *counters.RULES,
+    *cluster_managers.RULES,
     *launchers.RULES,
     *accelerators.RULES,
     *pytorch.RULES,

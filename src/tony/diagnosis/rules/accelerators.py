@@ -29,12 +29,14 @@ RULES = (
             "RuntimeError: CUDA error: device-side assert triggered",
             "Indexing.cu:1290: indexSelect: block: [0,0,0], thread: [0,0,0] Assertion `srcIndex < size` failed.",
         ),
+        traps=("Assertion checks are enabled",),
     ),
     Rule(
         name="gpu-missing",
         pattern=r"\w(Error|Exception)\b.*(No CUDA GPUs are available|no CUDA-capable device is detected|"
         r"CUDA driver version is insufficient|Found no NVIDIA driver|Torch not compiled with CUDA enabled|"
-        r"CUDA_ERROR_NO_DEVICE|no kernel image is available for execution|NVIDIA driver on your system is too old)",
+        r"CUDA_ERROR_NO_DEVICE|invalid device ordinal|Error 80[34]: |"
+        r"no kernel image is available for execution|NVIDIA driver on your system is too old)",
         kind=FailureKind.ACCELERATOR,
         advice="request GPUs for the role (gpus), and use a build of the framework that fits the driver",
         source="pytorch: torch/csrc/cuda/Module.cpp, torch/cuda/__init__.py; CUDA runtime API: cudaError",
@@ -49,10 +51,12 @@ RULES = (
     ),
     Rule(
         name="gpu-hardware",
-        pattern=r"uncorrectable ECC|CUDA error: (an illegal memory|unspecified launch|misaligned)|NVRM: Xid|"
+        pattern=r"uncorrectable ECC|CUDA error: (an illegal memory|unspecified launch|misaligned|the launch timed)|"
+        r"NVRM: Xid|"
         r"\bXid \(PCI|GPU has fallen off the bus|GPU is lost|CUDA_ERROR_ECC_UNCORRECTABLE|CUDA error: hardware|"
         r"CUDNN_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)|CUBLAS_STATUS_(INTERNAL_ERROR|EXECUTION_FAILED)|"
-        r"cudaErrorLaunchFailure|CUDA error: unknown error|CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|UNKNOWN)",
+        r"Error 802: system not yet initialized|cudaErrorLaunchFailure|CUDA error: unknown error|"
+        r"CUDA_ERROR_(ILLEGAL_ADDRESS|LAUNCH_FAILED|UNKNOWN)",
         kind=FailureKind.ACCELERATOR,
         retry=True,
         advice="if it happens on one node only, exclude that node and tell its administrator; see its kernel log (Xid)",
@@ -76,6 +80,7 @@ RULES = (
             "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
             "a:7:9 [0] NCCL WARN Net : Connection closed by remote peer b<40012>",
         ),
+        traps=("a:7:9 [0] NCCL INFO Connected all peers",),
     ),
     Rule(
         name="nccl-watchdog",
@@ -92,6 +97,7 @@ RULES = (
                 "Timeout(ms)=600000) ran for 600029 milliseconds before timing out."
             ),
         ),
+        traps=("ProcessGroupNCCL initialization options: size 2",),
     ),
     Rule(
         name="nccl-error",

@@ -25,6 +25,7 @@ RULES = (
         advice="start fewer processes and threads, or ask for a higher limit (pids.max)",
         source="Linux: Documentation/admin-guide/cgroup-v2.rst (pids.events)",
         examples=("cgroup pids: max +3: the limit of processes (pids.max) was exceeded",),
+        traps=("cgroup pids: max 0",),
     ),
     Rule(
         name="kernel-disk",
@@ -36,5 +37,6 @@ RULES = (
             "statfs /tmp: writing fails, no space is left (0 bytes of 10g free)",
             "statfs /tmp: creating files fails, no inode is left (0 of 6400 free)",
         ),
+        traps=("statfs /tmp: 5g of 10g free",),
     ),
 )

@@ -20,6 +20,7 @@ RULES = (
             "The first task at the barrier: 0. Some timed out task names:",
             "status: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):",
         ),
+        traps=("all tasks are healthy and send heartbeats",),
     ),
     Rule(
         name="jax-peer",
@@ -38,6 +39,7 @@ RULES = (
                 "This most likely indicates that another task died; see the other task logs for more details."
             ),
         ),
+        traps=("JAX distributed service started on port 1234",),
     ),
     Rule(
         name="jax-types",
@@ -46,5 +48,6 @@ RULES = (
         kind=FailureKind.USER_CODE,
         source="jax: jax/_src/errors.py",
         examples=("jax.errors.TracerBoolConversionError: Attempted boolean conversion of traced array",),
+        traps=("jax.errors are documented",),
     ),
 )

@@ -31,6 +31,7 @@ RULES = (
         retry=True,
         source="pytorch: torch/multiprocessing/spawn.py",
         examples=("torch.multiprocessing.spawn.ProcessRaisedException: ",),
+        traps=("using torch.multiprocessing.spawn with 2 processes",),
     ),
     Rule(
         name="called-process-error",
@@ -40,6 +41,7 @@ RULES = (
         retry=True,
         source="cpython: Lib/subprocess.py",
         examples=("subprocess.CalledProcessError: Command '['false']' returned non-zero exit status 1.",),
+        traps=("retrying after a CalledProcessError",),
     ),
     Rule(
         name="srun-summary",
@@ -61,6 +63,7 @@ RULES = (
         retry=True,
         source="open-mpi: orte/tools/orterun/help-orterun.txt; mpich: src/pm/hydra",
         examples=("mpirun noticed that process rank 1 with PID 0 on node a exited on signal 9 (Killed).",),
+        traps=("mpirun runs 4 processes",),
     ),
     Rule(
         name="horovodrun-summary",
@@ -71,6 +74,7 @@ RULES = (
         retry=True,
         source="horovod: horovod/runner/gloo_run.py",
         examples=("RuntimeError: Horovod detected that one or more processes exited with non-zero status",),
+        traps=("Horovod detected 4 processes",),
     ),
     Rule(
         name="horovod-peer",
@@ -86,6 +90,7 @@ RULES = (
                 "allreduce a tensor after one of the ranks finished execution."
             ),
         ),
+        traps=("Horovod has been initialized on 4 ranks",),
     ),
     Rule(
         name="horovod-stall",
@@ -100,6 +105,7 @@ RULES = (
                 "are waiting for remainder of ranks for more than 60 seconds."
             ),
         ),
+        traps=("One or more tensors were submitted to be reduced",),
     ),
     Rule(
         name="mpi-abort",
@@ -109,6 +115,7 @@ RULES = (
         retry=True,
         source="open-mpi: ompi/mpi/c/abort.c, help-mpi-api.txt",
         examples=("MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD",),
+        traps=("MPI_ABORT is not called on errors",),
     ),
     Rule(
         name="mpi-slots",
@@ -117,5 +124,6 @@ RULES = (
         advice="start at most as many processes as the task has slots, or pass --oversubscribe",
         source="open-mpi: orte/mca/rmaps/base/help-orte-rmaps-base.txt",
         examples=("There are not enough slots available in the system to satisfy the 4",),
+        traps=("There are 4 slots available in the system",),
     ),
 )

@@ -13,7 +13,8 @@ RULES = (
         name="usage",
         pattern=r": error: (unrecognized arguments|the following arguments are required|argument \S+|invalid choice|"
         r"ambiguous option|one of the arguments)|unrecognized option|unknown (command line )?flag|"
-        r"^Error: (No such option|Missing (option|argument|parameter)|Invalid value for|Got unexpected extra argument)|"
+        r"^(Error: )?(No such option:|Missing (option|argument|parameter) '|Invalid value for '|"
+        r"Got unexpected extra argument)|"
         r"FATAL Flags parsing error",
         kind=FailureKind.USER_CODE,
         advice="correct the arguments of the command",
@@ -22,6 +23,18 @@ RULES = (
             "train.py: error: unrecognized arguments: --lerning-rate 1",
             "Error: No such option: --lerning-rate",
         ),
+        traps=("usage: train.py [--lr LR]",),
+    ),
+    Rule(
+        name="hydra",
+        pattern=r"^Could not (override|append to config\.?) '|^Could not delete from config|"
+        r"^In '.*': Could not (find|load) '|"
+        r"^Cannot find primary config '|^mismatched input .* expecting|^token recognition error at: '",
+        kind=FailureKind.USER_CODE,
+        advice="correct the arguments of the command, or the configuration",
+        source="hydra: hydra/_internal/config_loader_impl.py, hydra/core/override_parser",
+        examples=("Could not override 'optimizer.lrr'.", "In 'train': Could not find 'model/bert3'"),
+        traps=("Could not override the cache, using the old one",),
     ),
     Rule(
         name="java-memory",
@@ -33,6 +46,25 @@ RULES = (
             'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
             "# There is insufficient memory for the Java Runtime Environment to continue.",
         ),
+        traps=("heap: 512 MB",),
+    ),
+    Rule(
+        name="java-file",
+        pattern=r"^(Exception in thread \"[^\"]*\" |Caused by: )java\.(io\.FileNotFound|nio\.file\.NoSuchFile)Exc",
+        kind=FailureKind.USER_DATA,
+        advice="check the path: relative ones start in the job's work folder, absolute ones must be on every node",
+        source="JDK: java.io, java.nio.file",
+        examples=("Caused by: java.io.FileNotFoundException: /data/train.csv (No such file or directory)",),
+        traps=("WARN skipping: java.io.FileNotFoundException: /data/a.csv",),
+    ),
+    Rule(
+        name="r-file",
+        pattern=r"^  cannot open (compressed )?file '.*', |^  cannot open file '.*': ",
+        kind=FailureKind.USER_DATA,
+        advice="check the path: relative ones start in the job's work folder, absolute ones must be on every node",
+        source="R: src/main/connections.c",
+        examples=("  cannot open file 'train.csv': No such file or directory",),
+        traps=("cannot open file 'cache.csv': building it",),
     ),
     Rule(
         name="java-code",
@@ -42,6 +74,7 @@ RULES = (
         kind=FailureKind.USER_CODE,
         source="JDK: java.lang",
         examples=('Exception in thread "main" java.lang.NullPointerException',),
+        traps=("WARN ignored: java.lang.NullPointerException",),
     ),
     Rule(
         name="assertion",
@@ -49,6 +82,7 @@ RULES = (
         kind=FailureKind.USER_CODE,
         source="glibc: assert/assert.c; pytest: src/_pytest/reports.py",
         examples=("tool: t.c:2: main: Assertion `batch > 0' failed.", "E       AssertionError: accuracy is 0.41"),
+        traps=("3 assertions passed",),
     ),
     Rule(
         name="node-module",
@@ -57,6 +91,7 @@ RULES = (
         advice="install the module (npm ci) where the program runs",
         source="node: lib/internal/modules/cjs/loader.js, lib/internal/errors.js",
         examples=("Error: Cannot find module 'express'",),
+        traps=("found module 'express'",),
     ),
     Rule(
         name="perl-module",
@@ -65,6 +100,7 @@ RULES = (
         advice="install the module on the nodes",
         source="perl: pp_ctl.c (S_require_file)",
         examples=("Can't locate Foo/Bar.pm in @INC (you may need to install the Foo::Bar module) at main.pl line 1.",),
+        traps=("located Foo/Bar.pm in @INC",),
     ),
     Rule(
         name="compiler",
@@ -72,6 +108,7 @@ RULES = (
         kind=FailureKind.USER_CODE,
         source="gcc: gcc/diagnostic.cc; clang: TextDiagnostic.cpp; nvcc",
         examples=("train.c:1:25: error: 'x' undeclared (first use in this function)",),
+        traps=("train.c:1: warning: unused variable",),
     ),
     Rule(
         name="shell-code",
@@ -85,10 +122,11 @@ RULES = (
             "bash: line 1: DATA_DIR: unbound variable",
             "main.sh: line 4: syntax error near unexpected token `fi'",
         ),
+        traps=("main.sh: line 4: training",),
     ),
     Rule(
         name="shell-file",
-        pattern=r"^[\w./-]+(: line \d+)?: .*: (No such file or directory|Not a directory|Is a directory)$|"
+        pattern=r"^[\w./-]+(: line \d+)?: .*: (No such file or directory|Not a directory|Is a directory)( \(\d+\))?$|"
         r"^\w+: .*(not in gzip format|unexpected end of file|does not look like a tar archive|unexpected EOF)|"
         r"^(ls|cp|mv|cat|tar|head|tail): cannot \w+ ",
         kind=FailureKind.USER_DATA,
@@ -99,23 +137,26 @@ RULES = (
             "bash: line 1: cd: /opt/project: No such file or directory",
             "gzip: stdin: not in gzip format",
         ),
+        traps=("cat: reading from the standard input",),
     ),
     Rule(
         name="cpp-exception",
         pattern=r"^\s+what\(\):  ",
         kind=FailureKind.USER_CODE,
-        retry=True,
+        retry=None,
         advice="a C++ exception was not caught",
         source="libstdc++: libsupc++/vterminate.cc",
         examples=("  what():  bad shape 3x4",),
+        traps=("what(): is a method of std::exception",),
     ),
     Rule(
         name="java-exception",
         pattern=r"^(Exception in thread \"[^\"]*\" |Caused by: )[\w.$]+(Exception|Error)\b",
         kind=FailureKind.USER_CODE,
-        retry=True,
+        retry=None,
         source="JDK: java.lang.ThreadGroup",
         examples=('Exception in thread "main" java.lang.IllegalStateException: x',),
+        traps=("INFO no Exception in thread main",),
     ),
     Rule(
         name="segmentation-fault",
@@ -123,34 +164,36 @@ RULES = (
         r"terminate called|Illegal instruction|Floating point exception|SIGSEGV|stack smashing detected|"
         r"^Bus error|^Aborted|core dumped",
         kind=FailureKind.USER_CODE,
-        retry=True,
+        retry=None,
         advice="a native library crashed: the traceback above, or PYTHONFAULTHANDLER, says where",
         source="glibc: malloc/malloc.c; cpython: Python/pylifecycle.c; bash: siglist.c",
         examples=("Segmentation fault (core dumped)", "Fatal Python error: Segmentation fault"),
+        traps=("segmentation of faults: 3 classes",),
     ),
     Rule(
         name="panic",
         pattern=r"^thread '.*' panicked at|^panic: |^fatal error: |^F\d{4} \d\d:\d\d:\d\d|^FATAL\b|^CRITICAL\b",
         kind=FailureKind.USER_CODE,
-        retry=True,
+        retry=None,
         source="rust: library/std/src/panicking.rs; go: src/runtime/panic.go; glog: src/logging.cc",
         examples=("thread 'main' panicked at src/main.rs:2:5:", "panic: runtime error: index out of range [5]"),
+        traps=("panic mode is off",),
     ),
     Rule(
         name="script-error",
-        pattern=r"^(ERROR|Error|error|fatal)\b[: ]",
+        pattern=r"^((\w+: )?(ERROR|Error|fatal)|error)\b[: ]",
         kind=FailureKind.USER_CODE,
-        retry=True,
+        retry=None,
         source="the convention of command line programs",
-        examples=("error: something is wrong", "ERROR: no input"),
-        traps=("error_rate 0.1", "errors 0"),
+        examples=("error: something is wrong", "ERROR: no input", "OMP: Error #15: Initializing libiomp5.so"),
+        traps=("error_rate 0.1", "errors 0", "validation error: 0.1"),
     ),
     Rule(
         name="log-error",
         pattern=r"^\W{0,3}\d[\d\-/:T ,.Z+]{6,34}\W{0,3}(\S+ ){0,3}\W{0,3}\b(ERROR|CRITICAL|FATAL)\b|"
         r"^\{.*\"(level|severity|levelname)\": ?\"(error|fatal|critical|ERROR|FATAL|CRITICAL)\"",
         kind=FailureKind.USER_CODE,
-        retry=True,
+        retry=None,
         source="cpython: Lib/logging; log4j; structlog",
         examples=(
             "2026-11-26 13:45:01,123 [ERROR] output folder is not empty",
@@ -162,8 +205,9 @@ RULES = (
         name=LAST_LINE,
         pattern=r"(?!)",  # no line: it is chosen where no other rule found one
         kind=FailureKind.USER_CODE,
-        retry=True,
+        retry=None,
         source="cpython: Python/pythonrun.c (the message of sys.exit); the convention of command line programs",
         examples=(),
+        traps=("a line that no rule matches",),
     ),
 )

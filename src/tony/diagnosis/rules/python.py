@@ -25,6 +25,7 @@ RULES = (
         advice="correct the line that the traceback shows",
         source="cpython: Parser/pegen_errors.c",
         examples=("SyntaxError: invalid syntax", "IndentationError: unexpected indent"),
+        traps=("no SyntaxError found",),
     ),
     Rule(
         name="python-file",
@@ -33,20 +34,22 @@ RULES = (
         advice="check the path: relative ones start in the job's work folder, absolute ones must be on every node",
         source="cpython: Objects/exceptions.c",
         examples=("FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",),
+        traps=("ignored FileNotFoundError: a",),
     ),
     Rule(
         name="python-data",
         pattern=_HEAD + r"(JSONDecodeError|UnicodeDecodeError|BadZipFile|BadGzipFile|ParserError|EmptyDataError|"
-        r"UnidentifiedImageError|ArrowInvalid|ArrowTypeError|zlib\.error|LZMAError|DecompressionBombError|TokenizeError|YAMLError|"
+        r"UnidentifiedImageError|ArrowInvalid|ArrowTypeError|zlib\.error|LZMAError|DecompressionBombError|TokenizeError|YAMLError|ScannerError|ComposerError|ConstructorError|"
         r"TOMLDecodeError|MissingSectionHeaderError|ParquetError|DatabaseError: (file is not|database disk image)|"
         r"csv\.Error|struct\.error|EOFError|error: Error -\d while decompressing)",
         kind=FailureKind.USER_DATA,
         advice="the input is broken or of another format: check the file that the traceback names",
-        source="cpython: Lib/json, Lib/zipfile; pandas: pandas/errors; pyarrow; pillow",
+        source="cpython: Lib/json, Lib/zipfile; pandas: pandas/errors; pyarrow; pillow; pyyaml: yaml/scanner.py",
         examples=(
             "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
             "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
         ),
+        traps=("skipped: JSONDecodeError",),
     ),
     Rule(
         name="python-values",
@@ -59,6 +62,7 @@ RULES = (
         advice="check the values in the input",
         source="cpython: Objects/floatobject.c, Objects/longobject.c; numpy",
         examples=("ValueError: could not convert string to float: 'abc'", "ValueError: Input contains NaN."),
+        traps=("ValueError: unknown optimizer: adamm",),
     ),
     Rule(
         name="image-truncated",
@@ -68,6 +72,7 @@ RULES = (
         advice="an image is broken: find and remove it",
         source="pillow: src/PIL/ImageFile.py",
         examples=("OSError: image file is truncated (5 bytes not processed)",),
+        traps=("OSError: [Errno 5] Input/output error",),
     ),
     Rule(
         name="python-recursion",
@@ -75,6 +80,7 @@ RULES = (
         kind=FailureKind.USER_CODE,
         source="cpython: Objects/exceptions.c",
         examples=("RecursionError: maximum recursion depth exceeded",),
+        traps=("raised the limit to avoid RecursionError",),
     ),
     Rule(
         name="exception-group",
@@ -84,6 +90,7 @@ RULES = (
         retry=True,
         source="cpython: Objects/exceptions.c (BaseExceptionGroup)",
         examples=("ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)",),
+        traps=("ExceptionGroup is new in Python 3.11",),
     ),
     Rule(
         name="python-timeout",
@@ -92,6 +99,7 @@ RULES = (
         retry=True,
         source="cpython: Objects/exceptions.c",
         examples=("TimeoutError: waited 5 s", "TimeoutError"),
+        traps=("TimeoutErrors are counted: 3",),
     ),
     Rule(
         name="python-interrupt",
@@ -101,6 +109,7 @@ RULES = (
         retry=True,
         source="cpython: Objects/exceptions.c",
         examples=("KeyboardInterrupt",),
+        traps=("stopping at KeyboardInterrupt",),
     ),
     Rule(
         name="python-code",
@@ -120,7 +129,7 @@ RULES = (
         name="python-exception",
         pattern=_HEAD + r"\w*(Error|Exception|Failure|Fault|Warning|Exit)(: .*|$)",
         kind=FailureKind.USER_CODE,
-        retry=True,
+        retry=None,
         source="cpython: Lib/traceback.py",
         examples=("RuntimeError: boom", "my.module.CustomError: x", "Exception"),
         traps=("12:00 INFO no Error: here", "Errors: 3"),

@@ -39,6 +39,7 @@ RULES = (
                 "1800000ms for recv operation to complete"
             ),
         ),
+        traps=("Timed out waiting for the debugger",),
     ),
     Rule(
         name="store-peer",
@@ -53,6 +54,7 @@ RULES = (
             "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.",
             "torch.distributed.DistNetworkError: failed to recv, got 0 bytes",
         ),
+        traps=("[c10d] The store listens on port 29500",),
     ),
     Rule(
         name="store-timeout",
@@ -68,6 +70,7 @@ RULES = (
             "torch.distributed.DistStoreError: Timed out after 31 seconds waiting for clients. 1/2 clients joined.",
             "torch.distributed.DistStoreError: wait timeout after 10000ms, keys: /default_pg/0//cpu//0/1",
         ),
+        traps=("wait for all 2 clients to join the store",),
     ),
     Rule(
         name="address-in-use",
@@ -82,6 +85,7 @@ RULES = (
                 "has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
             ),
         ),
+        traps=("The server socket has started to listen on [::]:29500",),
     ),
     Rule(
         name="rank-unset",
@@ -96,6 +100,7 @@ RULES = (
                 "expected, but not set"
             ),
         ),
+        traps=("environment variable RANK is 0",),
     ),
     Rule(
         name="backend-missing",
@@ -104,18 +109,39 @@ RULES = (
         advice='this PyTorch lacks the backend: call init_process_group("gloo") on CPUs, or install a CUDA build',
         source="pytorch: torch/distributed/distributed_c10d.py",
         examples=("RuntimeError: Distributed package doesn't have NCCL built in",),
+        traps=("Distributed package has NCCL built in",),
     ),
     Rule(
-        name="dataloader-killed",
-        pattern=r"DataLoader worker \(pid\(?s?\)? [\d, ]+\).*(killed by signal: (Killed|Bus error)|shared memory)|"
+        name="shared-memory",
+        pattern=r"DataLoader worker \(pid\(?s?\)? [\d, ]+\).*(killed by signal: Bus error|shared memory)|"
         r"Unexpected bus error encountered in worker|unable to (open|mmap|write to|allocate) .*shared memory|"
         r"(No space left|[Bb]us error).*/dev/shm|/dev/shm.*(No space left|[Bb]us error)|insufficient shared memory",
         kind=FailureKind.MEMORY,
-        retry=True,
-        advice="request more memory for the role, or use fewer workers in the DataLoader",
+        advice="the shared memory is full: use a larger /dev/shm, smaller batches, or fewer workers in the DataLoader",
         source="pytorch: torch/csrc/DataLoader.cpp; torch/utils/data/_utils/signal_handling.py",
-        examples=("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",),
+        examples=(
+            (
+                "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory "
+                "(shm)."
+            ),
+        ),
         traps=("FileNotFoundError: [Errno 2] No such file or directory: '/dev/shm/cache/x'",),
+    ),
+    Rule(
+        name="worker-process-killed",
+        pattern=r"DataLoader worker \(pid\(?s?\)? [\d, ]+\).*killed by signal: Killed|"
+        r"BrokenProcessPool|TerminatedWorkerError|WorkerLostError|"
+        r"(Actor|Node)DiedError: |RayActorError: |WorkerCrashedError|terminated with signal SIGKILL",
+        kind=FailureKind.MEMORY,
+        retry=True,
+        advice="a worker process was killed, most often because memory ran out: request more, or use fewer workers",
+        source="pytorch: torch/csrc/DataLoader.cpp; cpython: Lib/concurrent/futures/process.py; joblib: loky; celery; "
+        "ray: python/ray/exceptions.py",
+        examples=(
+            "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed. ",
+            "concurrent.futures.process.BrokenProcessPool: A process in the process pool was terminated abruptly",
+        ),
+        traps=("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Aborted. ",),
     ),
     Rule(
         name="cpu-allocation",
@@ -142,6 +168,7 @@ RULES = (
         advice="the checkpoint is of another model: point the program at a fresh folder, or change the model back",
         source="pytorch: torch/nn/modules/module.py",
         examples=("RuntimeError: Error(s) in loading state_dict for Net:",),
+        traps=("loading state_dict for Net",),
     ),
     Rule(
         name="checkpoint-broken",
@@ -154,6 +181,7 @@ RULES = (
             "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
             "EOFError: Ran out of input",
         ),
+        traps=("ran out of input data after 3 epochs",),
     ),
     Rule(
         name="checkpoint-write",
@@ -162,6 +190,7 @@ RULES = (
         advice="free or add space where the program writes its checkpoints",
         source="pytorch: caffe2/serialize/inline_container.cc",
         examples=("RuntimeError: [enforce fail at inline_container.cc:603] . PytorchStreamWriter failed writing file",),
+        traps=("file write finished",),
     ),
     Rule(
         name="tensor-shape",
@@ -172,5 +201,6 @@ RULES = (
         kind=FailureKind.USER_CODE,
         source="pytorch: aten/src/ATen/native, torch/csrc/autograd",
         examples=("RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x3 and 5x2)",),
+        traps=("The size of tensor a is 3",),
     ),
 )

@@ -14,6 +14,7 @@ RULES = (
         advice="delete what is no longer needed, or ask for a larger quota",
         source="Linux: errno(3); hadoop-hdfs-client: org.apache.hadoop.hdfs.protocol.QuotaExceededException",
         examples=("OSError: [Errno 122] Disk quota exceeded: '/home/a/x'",),
+        traps=("the quota of /home/ann is 10g",),
     ),
     Rule(
         name="disk-full",
@@ -23,16 +24,18 @@ RULES = (
         advice="free space on the disk that the program writes to, or write elsewhere",
         source="Linux: errno(3); hadoop-hdfs: BlockManager",
         examples=("OSError: [Errno 28] No space left on device",),
+        traps=("12g of space left on device sda",),
     ),
     Rule(
         name="permission",
         pattern=r"PermissionError|Permission denied|AccessControlException|\[Errno 1[3]?\] |Operation not permitted|"
         r"\bAccessDenied\b|"
         r"HTTP Error 40[13]\b|returned error: 40[13]\b|\b40[13] (Client Error|Forbidden|Unauthorized)|gated repo|"
-        r"Read-only file system|\[Errno 30\]",
+        r"Read-only file system|\[Errno 30\]|Unable to locate credentials|NoCredentialsError|DefaultCredentialsError",
         kind=FailureKind.PERMISSION,
         advice="give the job's user access, or use another path",
-        source="Linux: errno(3); org.apache.hadoop.security.AccessControlException; S3: error codes",
+        source="Linux: errno(3); org.apache.hadoop.security.AccessControlException; S3: error codes; botocore: "
+        "exceptions.py; google-auth: exceptions.py",
         examples=(
             "PermissionError: [Errno 13] Permission denied: '/etc/shadow'",
             "org.apache.hadoop.security.AccessControlException: Permission denied: user=ann, access=WRITE",
@@ -54,11 +57,11 @@ RULES = (
     Rule(
         name="missing-bucket",
         pattern=r"HTTP Error 4(04|10)\b|returned error: 404|\b4(04|10) Client Error|RepositoryNotFoundError|"
-        r"NoSuchBucket|NoSuchKey|Path does not exist: (hdfs|s3)|File does not exist: /|"
-        r"Unable to locate credentials",
+        r"NoSuchBucket|NoSuchKey|Path does not exist: (hdfs|s3)|File does not exist: /",
         kind=FailureKind.USER_DATA,
         advice="check the path and the credentials that the job has",
-        source="S3: error codes; hadoop-hdfs: INodeFile; botocore: exceptions.py",
+        source="S3: error codes; hadoop-hdfs: INodeFile",
         examples=("java.io.FileNotFoundException: File does not exist: /data/x",),
+        traps=("HTTP 200: 404 objects listed",),
     ),
 )

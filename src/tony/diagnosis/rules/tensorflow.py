@@ -36,6 +36,7 @@ RULES = (
         advice="a task did not reach the barrier: see which one, and why",
         source="xla: xla/tsl/distributed_runtime/coordination/coordination_service.cc",
         examples=("DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]PjRT_Client_Connect. 1/2 tasks reached it.",),
+        traps=("Barrier passed by 2 of 2 tasks",),
     ),
     Rule(
         name="tensorflow-data-loss",
@@ -44,6 +45,7 @@ RULES = (
         advice="a record file is broken: write it again, or skip it (ignore_errors)",
         source="tensorflow: core/lib/io/record_reader.cc",
         examples=("tensorflow.python.framework.errors_impl.DataLossError: corrupted record at 0 [Op:IteratorGetNext]",),
+        traps=("data loss rate 0.1 in augmentation",),
     ),
     Rule(
         name="tensorflow-not-found",
@@ -52,6 +54,7 @@ RULES = (
         advice="the file is not where the program looks: check the path, and that every node has it",
         source="tensorflow: python/framework/errors_impl.py",
         examples=("tensorflow.python.framework.errors_impl.NotFoundError: data.tfrecord; No such file or directory",),
+        traps=("NotFoundError was handled: no checkpoint",),
     ),
     Rule(
         name="keras-replica",
@@ -71,5 +74,6 @@ RULES = (
         examples=(
             "tensorflow.python.framework.errors_impl.InvalidArgumentError: Matrix size-incompatible [Op:MatMul]",
         ),
+        traps=("InvalidArgumentError is raised for such shapes",),
     ),
 )
