@@ -18,6 +18,8 @@ from tony.errors import (
     StorageError,
     TimeLimitExceededError,
 )
+from tony.jobs.root_cause import build_root_cause
+from tony.model.diagnosis import FailureKind
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import AmReport, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
@@ -74,6 +76,22 @@ def test_errors_are_classified_by_their_type(
     assert last.failure
     assert (last.failure.failure_class, last.failure.cause, last.failure.reason) == (failure_class, cause, reason)
     assert (last.failure.session, last.failure.at, last.failure.log) == (2, 12.5, "am.log")
+
+
+def test_a_bug_is_named_with_its_line() -> None:
+    try:
+        raise ExceptionGroup("tasks", [ValueError("x")])
+    except ExceptionGroup as group:
+        error = group
+    last = report_fatal_error(standing(), error, 1012.5)
+    cause = build_root_cause(last)
+    assert cause
+    assert (cause.class_, cause.evidence[0].place, cause.evidence[0].text) == (
+        FailureKind.OURS,
+        "am.log",
+        "ValueError: x",
+    )
+    assert "report it" in cause.advice
 
 
 def test_all_errors_are_reported() -> None:

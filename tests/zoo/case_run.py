@@ -10,10 +10,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.child_modules import JobModules, module_words
 from tests.zoo.labelled_case import ZooCase
 
 #: Variables that a client's machine and the nodes of a small cluster share only because a job says so.
@@ -121,7 +123,7 @@ def _run_in(root: Path, case: ZooCase, env: dict[str, str], start: float) -> Cas
     visitor = threading.Thread(target=_act_when_up, args=(root, case, env, submitted))
     visitor.start()
     try:
-        done = _tony(root, env, "submit", job)
+        done = _tony(root, env, "submit", job, command=_build_command(case))
     finally:
         submitted.set()
         visitor.join()
@@ -132,9 +134,17 @@ def _run_in(root: Path, case: ZooCase, env: dict[str, str], start: float) -> Cas
     return CaseResult(case=case, answer=json.loads(asked.stdout), seconds=seconds)
 
 
-def _tony(root: Path, env: dict[str, str], *words: str | Path) -> subprocess.CompletedProcess[str]:
+def _build_command(case: ZooCase) -> list[str]:
+    """Return the argv of `tony`, with other modules in place of the AM's and the executor's if the case has any."""
+    modules = {name: module_words(*words) for name in ("master", "executor") if (words := getattr(case, name))}
+    return JobModules(**modules).tony_command() if modules else [str(_BIN / "tony")]
+
+
+def _tony(
+    root: Path, env: dict[str, str], *words: str | Path, command: Sequence[str] = (str(_BIN / "tony"),)
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [_BIN / "tony", *words],
+        [*command, *words],
         cwd=root,
         env=env,
         stdin=subprocess.DEVNULL,

@@ -35,6 +35,7 @@ class ZooCase:
         retry: the same job may succeed the next time; None if it is not judged.
         reason_wrong: why the diagnosis is known to be wrong; empty if it should be right.
         yarn: it is one of those that run on YARN as well.
+        master, executor: modules of tests/support that run in place of tony's, with their arguments.
     """
 
     name: str
@@ -56,6 +57,8 @@ class ZooCase:
     needs: str = ""
     prepare: str = ""
     when_up: str = ""
+    master: Sequence[str] = ()
+    executor: Sequence[str] = ()
     note: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tony.diagnosis.bug_line import build_bug_line, format_bug
+from tony.diagnosis.failure_diagnosis import diagnose
 from tony.errors import (
     AttemptLostError,
     ConfigError,
@@ -55,6 +57,8 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
         log="am.log",
         others=tuple(reasons[1:]),
     )
+    if cause is FailureCause.BUG:
+        failure = replace(failure, diagnosis=replace(diagnose(cause, None), evidence=(build_bug_line(error),)))
     last = end_report(
         report, failure, at=wall, note="stopped when the job was aborted", started_states=LIVING_TASK_STATES
     )
@@ -79,4 +83,4 @@ def _format_reason(error: Exception) -> str:
         return os_errors.describe_os_error(error)
     if os_errors.explain(error):
         return f"the application master cannot continue: {os_errors.describe_os_error(error)}"
-    return f"a bug in the application master: {type(error).__name__}: {error}"
+    return f"a bug in the application master: {format_bug(error)}"

@@ -11,6 +11,7 @@ from tony.core.events import ContainerEnded, Stalled
 from tony.core.remedies import add_remedy
 from tony.core.sentences import describe_failure
 from tony.core.state import RoleState, State, Task
+from tony.diagnosis.bug_line import find_executor_bug
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.model.actor import Actor
 from tony.model.diagnosis import Diagnosis, EvidenceLine, LineMeaning
@@ -129,6 +130,9 @@ def failure_from_task(
     blameless: bool = False,
 ) -> Failure:
     """Return a failure of one task."""
+    bug = find_executor_bug(facts.end) if isinstance(facts, ContainerFacts) else None
+    if bug:
+        cause, failure_class, blameless = FailureCause.BUG, FailureClass.PLATFORM, False
     ran = task.session == state.session and task.session > 0
     exit_code, signal = (status.code, status.signal) if status else (None, None)
     reason = describe_failure(cause, facts, task.id, task.host, exit_code, signal)
@@ -151,6 +155,9 @@ def failure_from_task(
         diagnosis=diagnose(cause, status, facts, state.spec.diagnosis_rules),
         step=status.step if status else None,
     )
+    if bug and failure.diagnosis:
+        log = f"logs/{task.id.role}-{task.id.index}.executor.log"
+        return replace(failure, log=log, diagnosis=replace(failure.diagnosis, evidence=(bug,)))
     return add_remedy(state, failure)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony import clock
+from tony.diagnosis.bug_line import EXECUTOR_BUG, format_bug
 from tony.errors import ExitCode
 from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
 from tony.executor.control.lease import Lease
@@ -464,8 +465,9 @@ def run_executor(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Con
     try:
         reach = Reach(context)
         return asyncio.run(Executor(context, environment, watchdog, writer, reach, wrap(reach), mask).run())
-    except Exception:
+    except Exception as error:
         log.exception("the executor failed: please report this")
+        log.error("%s%s", EXECUTOR_BUG, format_bug(error))
         return ExitCode.BUG
     finally:
         writer.close(_LAST_LINES_TIMEOUT_SECONDS)

@@ -27,13 +27,14 @@ class CitedLine:
     """A line that proves the cause.
 
     Attributes:
+        task: None for the application master.
         file: of the job's logs; `kernel` for what the kernel counted or logged.
         line: number of the line in the stream, from 1; 0 for lines that are not output.
         rule: the rule that it met.
         code_place: `train.py:5 in load: rows[key]`, the user's code that raised the exception; may be empty.
     """
 
-    task: TaskId
+    task: TaskId | None
     file: str
     line: int
     text: str
@@ -102,7 +103,7 @@ def describe_root_cause(failure: Failure) -> RootCause:
         session=failure.session,
         reason=failure.reason,
         exit=failure.signal or ("" if failure.exit_code is None else f"exit code {failure.exit_code}"),
-        evidence=tuple(_build_line(failure.task, failure.log, line) for line in lines if failure.task),
+        evidence=tuple(_build_line(failure.task, failure.log, line) for line in lines),
         consequences=failure.consequences,
         retry=found.retry if found else failure.cause is not FailureCause.KILLED,
         decision=failure.no_restart_reason,
@@ -111,7 +112,7 @@ def describe_root_cause(failure: Failure) -> RootCause:
     )
 
 
-def _build_line(task: TaskId, log: str | None, line: EvidenceLine) -> CitedLine:
+def _build_line(task: TaskId | None, log: str | None, line: EvidenceLine) -> CitedLine:
     is_in_file = log and line.stream != KERNEL
     file = f"{PurePosixPath(log or '').stem}.{line.stream}" if is_in_file else line.stream
     return CitedLine(task=task, file=file, line=line.number, text=line.text, rule=line.rule, code_place=line.code_place)
