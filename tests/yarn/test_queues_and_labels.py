@@ -247,6 +247,8 @@ def test_preemption(lab: YarnLab) -> None:
     log = (lab.home / "jobs" / borrower / "am.log").read_text()
     announced = set(re.findall(r"worker:\d in (container_\w+): YARN will preempt it for another queue", log))
     assert announced & {each["container"] for each in taken}, log
+    why = json.loads(lab.tony("why", borrower, "--json").stdout)
+    assert (why["class"], why["retry"]) == ("preemption", True)
     again = lab.events_of(borrower, "session-opened")[1]["reason"]
     told_in_time = "YARN preempted it" in again
     assert told_in_time or "its executor received a stop signal that the AM did not send" in again, again
