@@ -88,7 +88,8 @@ RULES = (
         r"\b(refused|reset|closed|lost|unreachable|aborted|broken|dropped|failed)\b|"
         + _CANNOT
         + r"(re)?(connect\w*|reach|resolve)\b|"
-        r"\b(failed|unable) to (fetch|download)\b|\bdisconnected\b|\bunreachable\b|\bdownload (failed|interrupted)|"
+        r"\b(failed|unable) to (fetch|download)\b|\bdisconnected\b|\bunreachable\b|\bsocket hang up|"
+        r"\bdownload (failed|interrupted)|"
         r"\bprematurely\b|\bresponse\b.*\b(incomplete|not completed)|\bNo(Brokers|Hosts?|Servers?|Nodes?)Available|"
         r"(?-i:\b(IncompleteRead|ProtocolError|ChunkedEncodingError)\b)|"
         r"(?-i:\bE(CONN\w+|TIMEDOUT|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN)\b|Connect\w*(Error|Exception)\b)",

@@ -78,12 +78,15 @@ RULES = (
     Rule(
         name="name-unknown",
         pattern=r"gaierror|Name or service not known|Temporary failure in name resolution|UnknownHostException|"
-        r"No address associated with hostname|Could not resolve host|\b(ENOTFOUND|EAI_AGAIN)\b",
+        r"No address associated with hostname|Could not resolve host|: no such host$|\b(ENOTFOUND|EAI_AGAIN)\b",
         kind=FailureKind.NETWORK,
         retry=True,
         advice="check the name, and that the node can resolve it",
         source="glibc: sysdeps/posix/gai_strerror.c; JDK; curl",
-        examples=("socket.gaierror: [Errno -2] Name or service not known",),
+        examples=(
+            "socket.gaierror: [Errno -2] Name or service not known",
+            "dial tcp: lookup api.example: no such host",
+        ),
         traps=("resolved the host in 3 ms",),
     ),
     Rule(

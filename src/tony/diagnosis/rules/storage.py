@@ -31,13 +31,15 @@ RULES = (
         pattern=r"PermissionError|Permission denied|AccessControlException|\[Errno 1[3]?\] |Operation not permitted|"
         r"\bAccessDenied\b|"
         r"HTTP Error 40[13]\b|returned error: 40[13]\b|\b40[13] (Client Error|Forbidden|Unauthorized)|gated repo|"
-        r"Read-only file system|\[Errno 30\]|Unable to locate credentials|NoCredentialsError|DefaultCredentialsError",
+        r"\b(EACCES|EPERM)\b|Read-only file system|\[Errno 30\]|"
+        r"Unable to locate credentials|NoCredentialsError|DefaultCredentialsError",
         kind=FailureKind.PERMISSION,
         advice="give the job's user access, or use another path",
         source="Linux: errno(3); org.apache.hadoop.security.AccessControlException; S3: error codes; botocore: "
         "exceptions.py; google-auth: exceptions.py",
         examples=(
             "PermissionError: [Errno 13] Permission denied: '/etc/shadow'",
+            "Error: EACCES: permission denied, open '/var/log/app.log'",
             "org.apache.hadoop.security.AccessControlException: Permission denied: user=ann, access=WRITE",
         ),
         traps=("[Errno 111] Connection refused",),
