@@ -14,7 +14,7 @@ from tony.core.state import RoleState, State, Task
 from tony.diagnosis.bug_line import find_executor_bug
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.model.actor import Actor
-from tony.model.diagnosis import Diagnosis, EvidenceLine, LineMeaning
+from tony.model.diagnosis import Diagnosis, EvidenceLine, LineMeaning, strip_modules
 from tony.model.failure import (
     AllocationFacts,
     ClusterKill,
@@ -137,7 +137,7 @@ def failure_from_task(
     exit_code, signal = (status.code, status.signal) if status else (None, None)
     reason = describe_failure(cause, facts, task.id, task.host, exit_code, signal)
     if cause is FailureCause.PROGRAM and status and status.evidence:
-        reason += f": {status.evidence[0].text[:_MAX_REASON_CHARACTERS]}"
+        reason += f": {strip_modules(status.evidence[0].text)[:_MAX_REASON_CHARACTERS]}"
     failure = Failure(
         failure_class=failure_class,
         cause=cause,

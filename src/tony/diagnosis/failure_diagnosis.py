@@ -74,7 +74,7 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.MEMORY: "request more memory for the role (memory, or --memory of tony run), or load less at a time",
     FailureKind.LAUNCH: "correct the command, or activate the environment that has it",
     FailureKind.HANG: "see where the tasks wait while the job runs: tony stacks",
-    FailureKind.TIMEOUT: "raise the limit that the message names, or make the program faster",
+    FailureKind.TIMEOUT: "raise the limit that the message names to what the program needs, or make it faster",
     FailureKind.OURS: "report it with the job directory, which has am.log, the executors' logs and the events",
 }
 

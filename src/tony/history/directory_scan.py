@@ -139,7 +139,7 @@ def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
             "state": summary.get("state"),
             "ended": summary.get("ended"),
             "exit_code": summary.get("exit_code"),
-            "reason": failure.get("reason", ""),
+            "reason": failure.get("reason") or next(iter(_strings(summary.get("warnings"))), ""),
             "error_line": _find_error_line(failure),
             "failure_class": failure.get("failure_class"),
             "cause": failure.get("cause", ""),

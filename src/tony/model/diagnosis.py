@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -82,3 +83,12 @@ class Diagnosis:
     def is_consequence(self) -> bool:
         """Return True if the program failed because of another task."""
         return self.meaning is not LineMeaning.CAUSE
+
+
+#: The modules in front of the class of an exception.
+_MODULES = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
+
+
+def strip_modules(line: str) -> str:
+    """Return the last line of a traceback without the modules of the exception's class."""
+    return _MODULES.sub("", line)

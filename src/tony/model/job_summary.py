@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from tony.model.diagnosis import strip_modules
 from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
 
 #: Characters of an error line by which it is found in a reason, which may be cut.
 _QUOTED_CHARACTERS = 80
-#: The modules of an exception class.
-_MODULES = re.compile(r"^(?:[a-z_]\w*\.)+(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +20,7 @@ class JobHead:
     Attributes:
         submitted, ended: seconds since 1970.
         tasks: number of tasks; None if only its scheduler knows the job.
-        reason: why it failed, one sentence; empty otherwise.
+        reason: why it failed, or what is suspicious about it, one sentence; empty otherwise.
         error_line: the line of output that proves it; empty if there is none.
         cause: the stable word for it, as in `Failure`; empty otherwise.
         queue: its scheduler's queue; empty if the job names none.
@@ -61,11 +59,12 @@ class JobHead:
 
     @property
     def short_reason(self) -> str:
-        """Why the job failed: the error of its program, if the reason quotes it; empty if it did not fail."""
-        if self.damaged or self.state is not JobState.FAILED:
+        """What is wrong with the job: the error of its program, if the reason quotes it; may be empty."""
+        if self.damaged or self.state is JobState.KILLED:
             return self.damaged
-        is_quoted = self.error_line and self.error_line[:_QUOTED_CHARACTERS] in self.reason
-        return _MODULES.sub("", self.error_line) if is_quoted else self.reason
+        error = strip_modules(self.error_line)
+        is_quoted = error and error[:_QUOTED_CHARACTERS] in self.reason
+        return error if is_quoted else self.reason
 
 
 def head_of_report(report: JobReport) -> JobHead:
@@ -82,7 +81,7 @@ def head_of_report(report: JobReport) -> JobHead:
         submitted=report.submitted or 0.0,
         ended=report.ended,
         exit_code=report.exit_code,
-        reason=failure.reason if failure else "",
+        reason=_find_reason(report),
         error_line=failure.error_line if failure else "",
         queue=report.queue,
         tags=report.tags,
@@ -95,3 +94,14 @@ def head_of_report(report: JobReport) -> JobHead:
         viewers=report.viewers,
         editors=report.editors,
     )
+
+
+def _find_reason(report: JobReport) -> str:
+    """Return why a job failed, or what is suspicious about it; empty if nothing is."""
+    if report.failure:
+        return report.failure.reason
+    if report.stalled_task:
+        return report.waiting
+    if report.previous_failure and not report.state.ended:
+        return f"restarted: {report.previous_failure.reason}"
+    return report.warnings[0] if report.warnings else ""

@@ -77,7 +77,7 @@ def find_further_sessions(source: EventSource, report: JobReport) -> dict[int, s
     reasons = read_session_reasons(source)
     if report.session_reason:  # the AM knows it even if the log is not here
         reasons[report.session] = report.session_reason
-    found = {number: reasons.get(number, "reason unknown") for number in range(2, report.session + 1)}
+    found = {number: reasons.get(number, "an unknown reason") for number in range(2, report.session + 1)}
     if not report.sizes:
         return found
     sizes = {number: format_sizes(size.tasks, size.absent) for number, size in read_session_sizes(source).items()}
@@ -166,7 +166,7 @@ def _format_budget(report: JobReport) -> list[str]:
 
 
 def _format_restarts(report: JobReport, sessions: Mapping[int, str], alone: Sequence[tuple[int, str]]) -> list[str]:
-    restarts = [(number, f"  session {number}: {reason}") for number, reason in sessions.items()]
+    restarts = [(number, f"  session {number} after {reason}") for number, reason in sessions.items()]
     restarts += [(number, f"  session {number}, {text}") for number, text in alone]
     restarts.sort(key=itemgetter(0))  # a session begins before its tasks restart
     if not restarts:
