@@ -17,12 +17,11 @@ from tony.units import format_exact_duration, format_exact_size, format_size
 _MEMORY_FACTOR = 1.5
 #: How many times as long a limit is made that has passed.
 _TIME_FACTOR = 2.0
+#: Limits of what takes about as long in every job; how long its programs need, only the user knows.
 _TIME_LIMITS: Mapping[FailureCause, str] = {
     FailureCause.ALLOCATION_TIMEOUT: "allocation",
     FailureCause.REGISTRATION_TIMEOUT: "registration",
     FailureCause.STARTUP_TIMEOUT: "startup",
-    FailureCause.EXECUTION_TIMEOUT: "execution",
-    FailureCause.JOB_TIMEOUT: "job",
 }
 #: A path in a message that does not begin at the root, of something like a script.
 _RELATIVE_PATH = re.compile(r"(?:^|[\s'\"])(?:\.{1,2}/[\w./-]+|(?:[\w-]+/)*[\w-]+\.(?:py|sh))(?![\w/])")
