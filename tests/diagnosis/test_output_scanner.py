@@ -87,6 +87,13 @@ def test_the_text_of_a_message_may_be_on_the_next_line(text: str, expected: str)
     assert find_decisive(scan((1.0, text))) == expected
 
 
+def test_a_panic_that_is_no_error_has_no_message() -> None:
+    """Its line looks like a mere warning, so it is not kept."""
+    assert find_decisive(scan((1.0, "thread 'WARN' panicked at main.rs:2:5:\nindex out of bounds\n"))) == ""
+    text = f"{TRACEBACK}KeyError: 'x'\nthread 'WARN' panicked at main.rs:2:5:\nindex out of bounds\n"
+    assert find_decisive(scan((1.0, text))) == "KeyError: 'x'"
+
+
 def test_the_last_cause_of_an_exception_of_java_counts() -> None:
     text = (
         'Exception in thread "main" a.XException: x\n\tat a.B\nCaused by: a.YException: y\nCaused by: a.ZException: z\n'

@@ -147,7 +147,7 @@ class LineExaminer:
             is_kept = self._keep(line, bare, number, now, is_exception=False)
             if self._lines_to_message:
                 self._note_message(bare.strip(), is_known=is_kept)
-            elif _PANIC.match(bare):
+            elif is_kept and _PANIC.match(bare):
                 self._lines_to_message = _MAX_LINES_TO_MESSAGE
 
     def examine_record(self, line: bytes, number: int, now: float) -> None:
