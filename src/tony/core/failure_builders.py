@@ -156,8 +156,8 @@ def failure_from_task(
         step=status.step if status else None,
     )
     if bug and failure.diagnosis:
-        log = f"logs/{task.id.role}-{task.id.index}.executor.log"
-        return replace(failure, log=log, diagnosis=replace(failure.diagnosis, evidence=(bug,)))
+        executor_log = f"logs/{task.id.role}-{task.id.index}.executor.log"
+        return replace(failure, log=executor_log, diagnosis=replace(failure.diagnosis, evidence=(bug,)))
     return add_remedy(state, failure)
 
 

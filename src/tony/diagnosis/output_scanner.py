@@ -112,12 +112,11 @@ class OutputScanner:
 
     def find_last_line(self) -> RuleMatch | None:
         """Return the last line, if it may be an error message: of those with words, and above the level of warnings."""
-        rule, number = get_rule(LAST_LINE), self._lines + 1
-        for line in reversed(self._recent.split(b"\n")):
+        rule, last = get_rule(LAST_LINE), self._find_last_number()
+        for back, line in enumerate(reversed(self._recent.rstrip().split(b"\n"))):
             text = line.rstrip().rpartition(b"\r")[2][-MAX_LINE_BYTES:].decode(errors="replace")
             if rule and _WORD.search(text) and not is_harmless(text):
-                return self._build_last_line(rule, text, number) if may_be_error(text) else None
-            number -= 1
+                return self._build_last_line(rule, text, last - back) if may_be_error(text) else None
         return None
 
     def _build_last_line(self, rule: Rule, text: str, number: int) -> RuleMatch:

@@ -69,7 +69,8 @@ RULES = (
     Rule(
         name="java-code",
         pattern=r"^(Exception in thread \"[^\"]*\" |Caused by: )java\.(lang\.(NullPointer|ClassCast|"
-        r"ArrayIndexOutOfBounds|StringIndexOutOfBounds|IllegalArgument|Arithmetic|NumberFormat|ClassNotFound|UnsupportedOperation)Exception|"
+        r"ArrayIndexOutOfBounds|StringIndexOutOfBounds|IllegalArgument|Arithmetic|NumberFormat|ClassNotFound|"
+        r"UnsupportedOperation)Exception|"
         r"lang\.NoSuch(Method|Field)Error|lang\.NoClassDefFoundError|util\.NoSuchElementException)\b",
         kind=FailureKind.USER_CODE,
         source="JDK: java.lang",

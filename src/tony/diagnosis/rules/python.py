@@ -39,7 +39,8 @@ RULES = (
     Rule(
         name="python-data",
         pattern=_HEAD + r"(JSONDecodeError|UnicodeDecodeError|BadZipFile|BadGzipFile|ParserError|EmptyDataError|"
-        r"UnidentifiedImageError|ArrowInvalid|ArrowTypeError|zlib\.error|LZMAError|DecompressionBombError|TokenizeError|YAMLError|ScannerError|ComposerError|ConstructorError|"
+        r"UnidentifiedImageError|ArrowInvalid|ArrowTypeError|zlib\.error|LZMAError|DecompressionBombError|"
+        r"TokenizeError|YAMLError|ScannerError|ComposerError|ConstructorError|"
         r"TOMLDecodeError|MissingSectionHeaderError|ParquetError|DatabaseError: (file is not|database disk image)|"
         r"csv\.Error|struct\.error|EOFError|error: Error -\d while decompressing)",
         kind=FailureKind.USER_DATA,
