@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tony.am.executor_connections import Executors
 from tony.am.metrics_store import MetricsStore
 from tony.core import events as ev
 from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
+from tony.model.diagnosis import EvidenceLine
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol.client_messages import KillJob
@@ -199,6 +201,16 @@ def test_when_a_program_ended(scene: Scene, ago: float, at: float) -> None:
     wire = scene.attach()
     scene.desk.on_message(wire.me, ProgramExited(n=1, session=1, try_=1, status=OK, ago=ago))
     assert scene.fed == [ev.Exited(task=task("worker:0"), session=1, try_=1, status=OK, at=at)]
+
+
+def test_of_the_tasks_that_a_line_names_the_first_ones_are_kept(scene: Scene) -> None:
+    wire = scene.attach()
+    line = EvidenceLine(stream="err", number=1, text="x", ago=0.0, rule="jax-missing", named=(task("worker:1"),) * 30)
+    status = replace(OK, evidence=(line,))
+    scene.desk.on_message(wire.me, ProgramExited(n=1, session=1, try_=1, status=status, ago=0.0))
+    (event,) = scene.fed
+    assert isinstance(event, ev.Exited)
+    assert event.status.evidence == (replace(line, named=line.named[:20]),)
 
 
 def test_only_exports_of_the_role_are_accepted_and_cut() -> None:

@@ -52,11 +52,12 @@ HEARTBEATS_PER_SECOND = 2000.0
 _LAST_REPORTS = REPORT_WAIT_SECONDS
 #: A check that is later than this many intervals means that the AM itself was stopped, not the executors.
 _LATE = 5.0
-#: Maximum characters of a name and of a sentence, and lines of output, in an executor's report. They are kept in the
-#: log, in every report and in memory, for up to 10,000 tasks: the rest is cut off.
+#: Maximum characters of a name and of a sentence, lines of output, and tasks that a line names, in an executor's
+#: report. They are kept in the log, in every report and in memory, for up to 10,000 tasks: the rest is cut off.
 _MAX_NAME = 100
 _MAX_SENTENCE = 2000
 _MAX_LINES = 20
+_MAX_NAMED = 20
 #: A host's name or number, and a port. It becomes part of other programs' variables.
 _ADDRESS = re.compile(r"[!-~]{1,300}:\d{1,5}", re.ASCII)
 
@@ -469,6 +470,7 @@ def _limit_status(status: ExitStatus) -> ExitStatus:
                 text=line.text[:_MAX_SENTENCE],
                 rule=line.rule[:_MAX_NAME],
                 code_place=line.code_place[:_MAX_SENTENCE],
+                named=line.named[:_MAX_NAMED],
             )
             for line in status.evidence[:MAX_EVIDENCE_LINES]
         ),
