@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tony.diagnosis.evidence_selection import select_evidence
 from tony.diagnosis.failure_diagnosis import diagnose
+from tony.diagnosis.output_scanner import OutputScanner
 from tony.model.diagnosis import EvidenceLine
 from tony.model.failure import FailureCause
 from tony.model.program_exit import ExitReason, ExitStatus
@@ -44,12 +46,42 @@ def exit_with(
         (exit_with(1, rule="python-exception", step=3.0), "user-code", True),
         (exit_with(1, rule="python-exception", duration=90.0), "user-code", True),
         (exit_with(1, rule="python-exception", text="RuntimeError: cannot connect to db"), "network", True),
-        (exit_with(1, rule="script-error", text="error: unexpected EOF", step=3.0), "user-data", False),
+        (exit_with(1, rule="script-error", text="error: unexpected EOF"), "user-data", False),
+        (exit_with(1, rule="script-error", text="error: unexpected EOF", step=3.0), "user-data", True),
+        (exit_with(1, rule="script-error", text="error: GPU unavailable", step=3.0), "accelerator", True),
+        (exit_with(1, rule="script-error", text="error: out of memory", step=3.0), "memory", False),
+        (exit_with(1, rule="script-error", text="error: token has expired", step=3.0), "permission", False),
     ],
 )
 def test_an_exit(status: ExitStatus, kind: str, retry: bool) -> None:
     found = diagnose(FailureCause.PROGRAM, status)
     assert (found.kind, found.retry) == (kind, retry)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "retry"),
+    [
+        ("CredentialRetrievalError: Error when retrieving credentials from iam-role: timed out", "timeout", True),
+        ("google.auth.exceptions.RefreshError: Failed to retrieve access token: 503", "network", True),
+        ("openai.RateLimitError: Error code: 429 - rate limit reached for api key", "network", True),
+        ("sky.Error: Failed to fetch s3://a: 403 Forbidden", "permission", False),
+        ("OperationalError: connection to db failed: password authentication failed", "permission", False),
+        ("HubError: invalid api key, check it and try again", "permission", False),
+        ("ssl.SSLEOFError: EOF occurred in violation of protocol (_ssl.c:2427)", "network", True),
+        ("kazoo.exceptions.ConnectionLoss", "network", True),
+        ("RuntimeError: GPU unavailable", "accelerator", False),
+        ("RuntimeError: worker pool size must be positive", "user-code", False),
+        ("RuntimeError: temporary folder /tmp/x is empty", "user-data", False),
+        ("RuntimeError: channel 3 normalization failed", "user-code", False),
+        ("RuntimeError: neural network initialization failed", "user-code", False),
+    ],
+)
+def test_the_words_of_an_exception(text: str, kind: str, retry: bool) -> None:
+    scanner = OutputScanner("err")
+    scanner.feed(f"Traceback (most recent call last):\n  x()\n{text}\n".encode(), 0.0)
+    (line,) = select_evidence([scanner], 1.0)
+    found = diagnose(FailureCause.PROGRAM, exit_with(1, rule=line.rule, text=line.text))
+    assert (line.text, found.kind, found.retry) == (text, kind, retry)
 
 
 @pytest.mark.parametrize(
