@@ -119,7 +119,9 @@ class TestStatus:
         write_summary(folder, replace(failed(folder, record), session=3))
         for command in ("status", "history"):
             out = tony(command, JOB).out
-            assert "\n\nRestarted 2 times:\n  session 2 after it \\x1bfailed\n  session 3 after an unknown reason\n" in out
+            assert (
+                "\n\nRestarted 2 times:\n  session 2 after it \\x1bfailed\n  session 3 after an unknown reason\n" in out
+            )
 
     def test_restarts_of_one_task_alone(self, tony: Tony, job: Recorded) -> None:
         """They count as well, and stay when a later session has begun."""
@@ -137,7 +139,8 @@ class TestStatus:
         for command in ("status", "history"):
             out = tony(command, JOB).out
             assert (
-                f"\n\nRestarted 2 times:\n{said}  session 2 after it failed\nRestarts: 2 of 2 used (max_restarts)\n" in out
+                f"\n\nRestarted 2 times:\n{said}  session 2 after it failed\nRestarts: 2 of 2 used (max_restarts)\n"
+                in out
             )
         write_summary(folder, replace(last, session=1))
         assert f"\n\nRestarted once:\n{said}Restarts: 2 of 2 used" in tony("status", JOB).out
