@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -39,13 +40,15 @@ class Watched:
         self.relay = StackRelay(self._send, self.state.tasks)
         self.events: list[ev.Event] = []
         self.notices: list[str] = []
+        self.printed_at: float | None = None
+        self.dumps: list[float] = []
         self.watch = StallWatch(
             self.state,
             self.metrics,
             self.relay,
             self.events.append,
             lambda: self.now,
-            lambda task: None,
+            lambda task: self.printed_at,
             lambda task: "",
             self.notices.append,
         )
@@ -78,6 +81,7 @@ class Watched:
         for _ in range(seconds):
             self.run(1, lambda index: step or 0, with_steps=step is not None, cpu=cpu)
             requests, self.requests = self.requests, []
+            self.dumps += [self.now] if requests else []
             for task, request in requests:
                 self.relay.handle_stacks(task, Stacks(task=str(task), request=request, text=stacks(task.index)))
 
@@ -198,6 +202,32 @@ def test_a_task_that_sleeps_while_others_wait_for_it_is_named_early(job: Watched
     assert isinstance(event, ev.Stalled)
     assert (event.task, event.what, event.alone) == (TaskId("worker", 1), "output", False)
     assert job.now < 60
+
+
+def test_output_ends_an_early_stall_at_once(job: Watched) -> None:
+    job.run_and_answer(16, lambda index: PARKED if index == 1 else WAITING)
+    job.run_and_answer(30, lambda index: PARKED_STILL if index == 1 else WAITING)
+    (event,) = job.events
+    assert isinstance(event, ev.Stalled)
+    job.state.stall = event
+    job.run(5, lambda index: 0, with_steps=False)
+    assert job.events == [event]
+    job.printed_at = job.now
+    job.run(1, lambda index: 0, with_steps=False)
+    assert job.events[1:] == [ev.StallEnded(session=job.state.session)]
+    job.state.stall = None
+    job.run_and_answer(59, lambda index: PARKED if index == 1 else WAITING)
+    assert len(job.dumps) == 2, "a task that naps is not asked as often again"
+
+
+def test_tasks_that_continue_between_two_dumps_are_asked_ever_more_seldom(job: Watched) -> None:
+    while job.now < 600:
+        job.run_and_answer(40, lambda index: PARKED if index == 1 else WAITING)
+        job.run_and_answer(5, lambda index: WAITING, cpu=1.0)
+    assert not job.events
+    pauses = [after - before for before, after in pairwise(job.dumps)]
+    assert len(job.dumps) <= 5
+    assert pauses == sorted(pauses)
 
 
 def test_it_is_named_as_early_after_few_steps(job: Watched) -> None:

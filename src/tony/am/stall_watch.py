@@ -53,7 +53,8 @@ _MAX_CONCURRENT = 32
 #: Age of the last measurement, in intervals and at least in seconds, from which a task is not classified.
 _MAX_AGE_INTERVALS = 3.0
 _MIN_AGE_SECONDS = 5.0
-#: Factor of the time until stack traces are requested once more, of a session whose first ones proved nothing early.
+#: Factor of the time until stack traces are requested once more, of a session whose last ones proved nothing early, or
+#: a stall that has ended.
 _EARLY_BACKOFF = 2.0
 #: Share of its time that a check may take, in jobs with thousands of tasks.
 _CHECK_PAUSE_RATIO = 100.0
@@ -147,6 +148,7 @@ class StallWatch:
         signs = [self._collect_signs(task) for task in tasks]
         stall = state.stall if state.stall and state.stall.session == state.session else None
         if stall and self._has_ended(signs, stall, timeout):
+            self._postpone_early_proof()
             self._feed(ev.StallEnded(session=state.session))
             return
         if self._dump or not all(map(self._is_measured, tasks)):
@@ -154,7 +156,7 @@ class StallWatch:
         found, is_early = self._find_stall(signs, timeout), False
         proof = self._early_proof
         if proof and find_early_stall(signs, self._now(), self._now() - proof.collected_at) is None:
-            self._early_proof = None  # a program has continued since then
+            self._postpone_early_proof()  # a program has continued since then
         may_prove = len(tasks) <= MAX_DUMPED_TASKS and self._now() >= self._next_early_at
         if found is None and stall is None and may_prove:
             found, is_early = self._find_early_stall(signs, timeout), True
@@ -177,11 +179,17 @@ class StallWatch:
         """Return True if a task has continued, or the only stalled one runs no longer."""
         if stall.alone:
             signs = [each for each in signs if each.task == stall.task]
-            return not signs or _has_continued(signs[0], stall, timeout)
+            return not signs or self._has_continued(signs[0], stall, timeout)
         # Where output is missing, programs that compute have continued. Writing the stack traces takes a moment, too.
         busy_after = self._reported_at + _MIN_AGE_SECONDS + _MAX_AGE_INTERVALS * self._metrics.interval
         is_busy = stall.what == "output" and any((each.busy_at or 0.0) > busy_after for each in signs)
-        return is_busy or any(_has_continued(each, stall, timeout) for each in signs)
+        return is_busy or any(self._has_continued(each, stall, timeout) for each in signs)
+
+    def _has_continued(self, signs: TaskSigns, stall: ev.Stalled, timeout: float) -> bool:
+        """Return True if a task gave the sign of progress that was missing; times of known steps vary a little."""
+        if stall.what == "step":
+            return signs.steps is not None and signs.steps.at > stall.since + 0.5 * IDLE_FLOOR_SHARE * timeout
+        return signs.silent_since > self._reported_at
 
     def _is_waited_for(self, task: Task) -> bool:
         """Return True for a running task of the session, but not for one that the job never waits for."""
@@ -301,9 +309,14 @@ class StallWatch:
         waiting = [task for task, point in dump.points.items() if point and (point.is_collective or point.parked)]
         if odd and last and all(has_waited(last.points.get(task), dump.points[task]) for task in waiting):
             return odd
+        self._postpone_early_proof()
+        return None
+
+    def _postpone_early_proof(self) -> None:
+        """Wait longer than last time before stack traces are requested early again."""
+        self._early_proof = None
         self._early_pause *= _EARLY_BACKOFF
         self._next_early_at = self._now() + self._early_pause
-        return None
 
     def _add_native_waits(self, stacks: list[TaskStack]) -> list[TaskStack]:
         """Mark the tasks of JAX that wait in compiled code."""
@@ -332,10 +345,3 @@ class StallWatch:
             return TaskStack(task=task.id, step=step, has_ended=True)
         collectives = dump.collectives.get(task.id, CollectiveEvidence())
         return TaskStack(task=task.id, point=dump.points.get(task.id), collectives=collectives, step=step)
-
-
-def _has_continued(signs: TaskSigns, stall: ev.Stalled, timeout: float) -> bool:
-    """Return True if a task gave the sign of progress that was missing; times of known signs vary a little."""
-    if stall.what == "step":
-        return signs.steps is not None and signs.steps.at > stall.since + 0.5 * IDLE_FLOOR_SHARE * timeout
-    return signs.silent_since > stall.since + 0.5 * timeout
