@@ -95,6 +95,12 @@ def test_processes_behind(answer: str, expected: list[int]) -> None:
     assert [process.pid for process in parse_status(in_stacks(answer))] == expected
 
 
+def test_the_answer_ends_where_the_stack_traces_begin() -> None:
+    status = f"{STATUS_HEAD}, from process 12\n"
+    assert parse_status(f"{status}{HEALTHY}\n=== process 12: cat\n{BEHIND}") == []
+    assert parse_status(f"{status}{BEHIND}\n=== process 12: cat\nstacks\n")[0].pid == 483072
+
+
 def test_other_text_is_no_answer() -> None:
     assert parse_status(BEHIND) == []
     assert parse_status(in_stacks(BEHIND))[0] == LateProcess(

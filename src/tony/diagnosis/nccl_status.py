@@ -55,7 +55,8 @@ def parse_status(text: str) -> Sequence[LateProcess]:
     Args:
         text: stack traces of a task; they may contain NCCL's answer.
     """
-    lines = text.partition(STATUS_HEAD)[2].splitlines()[:_MAX_LINES]
+    answer = _PROCESS.split(text.partition(STATUS_HEAD)[2], maxsplit=1)[0]
+    lines = answer.splitlines()[:_MAX_LINES]
     missing: list[LateProcess] = []
     behind: list[LateProcess] = []
     section: _Counts | None = None

@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.python_hooks.test_hooks import FOLDER
+from tony import clock
 from tony.diagnosis.collective_trace import CollectiveCall, parse_traces
+from tony.executor.program import collective_dump
 from tony.executor.program.collective_dump import query_ras, read_collectives
 from tony.executor.program.program_environment import STACKS_SIGNAL
 
@@ -113,8 +115,11 @@ server = socket.create_server(("localhost", int(os.environ["NCCL_RAS_ADDR"].rpar
 print("ready", flush=True)
 while True:
     client, _ = server.accept()
-    assert client.makefile("rb").readline() == b"TIMEOUT 2\\n"
+    lines = client.makefile("rb")
+    assert lines.readline() == b"TIMEOUT 2\\n"
     client.sendall(b"OK\\n")
+    if lines.readline() != b"VERBOSE STATUS\\n":
+        continue
     client.sendall(b"Job summary\\n" + b"x" * int(sys.argv[2]))
     client.close()
 """
@@ -134,15 +139,19 @@ def server(library: Path, port: int, size: int = 1) -> Iterator[int]:
             process.kill()
 
 
+def ask(pids: list[int]) -> str:
+    return query_ras(pids, clock.monotonic() + 60.0)
+
+
 def test_the_owner_of_the_port_is_queried(tmp_path: Path, free_port: int) -> None:
     with server(tmp_path / "libnccl.so.2", free_port) as pid:
-        assert query_ras([1, pid]) == f"=== NCCL RAS, from process {pid}\nJob summary\nx"
+        assert ask([1, pid]) == f"=== NCCL RAS, from process {pid}\nJob summary\nx"
 
 
 def test_a_port_of_another_program_is_not_queried(tmp_path: Path, free_port: int) -> None:
     """Of another job, or of a program without NCCL."""
     with server(tmp_path / "libother.so", free_port) as pid:
-        assert query_ras([pid]) == ""
+        assert ask([pid]) == ""
         sleeper = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); print(1); input()"
         (tmp_path / "libnccl.so").write_bytes(b"\0" * 4096)
         command = [sys.executable, "-u", "-c", sleeper, str(tmp_path / "libnccl.so")]
@@ -150,13 +159,26 @@ def test_a_port_of_another_program_is_not_queried(tmp_path: Path, free_port: int
         with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout
             assert process.stdout.readline() == b"1\n"
-            assert query_ras([process.pid]) == ""
+            assert ask([process.pid]) == ""
             process.kill()
+
+
+def test_another_user_at_an_address_of_the_port_is_not_asked(
+    tmp_path: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collective_dump, "peer_uid", lambda link: os.getuid() + 1)
+    with server(tmp_path / "libnccl.so.2", free_port) as pid:
+        assert ask([pid]) == ""
+
+
+def test_after_the_deadline_nothing_is_asked(tmp_path: Path, free_port: int) -> None:
+    with server(tmp_path / "libnccl.so.2", free_port) as pid:
+        assert query_ras([pid], clock.monotonic()) == ""
 
 
 def test_a_long_answer_is_cut(tmp_path: Path, free_port: int) -> None:
     with server(tmp_path / "libnccl.so.2", free_port, size=1 << 20) as pid:
-        assert 30_000 < len(query_ras([pid])) < 33_000
+        assert 30_000 < len(ask([pid])) < 33_000
 
 
 @pytest.fixture

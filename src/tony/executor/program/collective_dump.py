@@ -11,22 +11,25 @@ import os
 import re
 import socket
 import stat
-import time
 from collections.abc import Sequence
 from functools import partial
 
+from tony import clock
 from tony.diagnosis.collective_trace import MAX_TRACE_CHARACTERS, TRACE_PREFIX
 from tony.diagnosis.nccl_status import STATUS_HEAD
 from tony.linux.anonymous_files import find_open_file, request_answer
 from tony.linux.port_reservation import listeners
 from tony.linux.process import environment_of
+from tony.linux.socket_owners import peer_uid
 
 #: Name of the file of the hook `tony_collective_trace`: its process, the number and inode of its pipe.
 _HOOK_FILE = re.compile(r"/memfd:tony-collectives\.(\d{1,9})\.(\d{1,9})\.(\d{1,19}) \(deleted\)")
 #: NCCL 2.24 and newer: `src/ras/ras_internal.h` (the port), `src/ras/client_support.cc` (variable, commands).
 _RAS_PORT = 28028
 _RAS_VARIABLE = b"NCCL_RAS_ADDR="
-_RAS_QUERY = b"TIMEOUT 2\nVERBOSE STATUS\n"
+_RAS_TIMEOUT = b"TIMEOUT 2\n"
+_RAS_STATUS = b"VERBOSE STATUS\n"
+_RAS_OK = b"OK\n"
 #: Libraries that contain NCCL: its own, and PyTorch's where it is linked statically.
 _NCCL_LIBRARIES = (b"/libnccl", b"/libtorch_cuda")
 _MAX_MAPS_BYTES = 4 << 20
@@ -62,18 +65,20 @@ def _write_byte(path: str, inode: int) -> bool:
         os.close(descriptor)
 
 
-def query_ras(pids: Sequence[int]) -> str:
+def query_ras(pids: Sequence[int], deadline: float) -> str:
     """Return what NCCL reports of its job, if one of these processes serves its queries; else empty.
 
     One process of a host serves them: the first that has bound the port, perhaps one of another job. It reports of all
     processes of its own job, on all hosts.
     """
-    nccl_pids = {pid for pid in pids if _has_nccl(pid)}
+    nccl_pids = {pid for pid in pids if clock.monotonic() < deadline and _has_nccl(pid)}
     for port in {_find_ras_port(pid) for pid in nccl_pids}:
-        pid = next((each.pid for each in listeners(port) if each.pid in nccl_pids), None)
-        text = _query(port) if pid else ""
-        if text:
-            return f"{STATUS_HEAD}, from process {pid}\n{text}"
+        if clock.monotonic() >= deadline:
+            break
+        server = next((each for each in listeners(port) if each.pid in nccl_pids), None)
+        text = _query(port, server.uid, deadline) if server else ""
+        if server and text:
+            return f"{STATUS_HEAD}, from process {server.pid}\n{text}"
     return ""
 
 
@@ -92,14 +97,20 @@ def _find_ras_port(pid: int) -> int:
     return _RAS_PORT
 
 
-def _query(port: int) -> str:
-    data, deadline = b"", time.monotonic() + _RAS_TIMEOUT_SECONDS
-    with contextlib.suppress(OSError), socket.create_connection(("localhost", port), _RAS_TIMEOUT_SECONDS) as link:
-        link.sendall(_RAS_QUERY)
-        while len(data) < _MAX_RAS_BYTES and (left := deadline - time.monotonic()) > 0:
+def _query(port: int, uid: int, deadline: float) -> str:
+    """Return the answer of a server of that user: at another address of the port another one may listen."""
+    data, deadline = b"", min(deadline, clock.monotonic() + _RAS_TIMEOUT_SECONDS)
+    left = max(0.0, deadline - clock.monotonic())
+    with contextlib.suppress(OSError), socket.create_connection(("localhost", port), left) as link:
+        link.sendall(_RAS_TIMEOUT)
+        # The kernel knows the user of the other end while the server has the connection open.
+        if link.recv(len(_RAS_OK)) != _RAS_OK or peer_uid(link) != uid:
+            return ""
+        link.sendall(_RAS_STATUS)
+        while len(data) < _MAX_RAS_BYTES and (left := deadline - clock.monotonic()) > 0:
             link.settimeout(left)
             more = link.recv(_MAX_RAS_BYTES)
             if not more:
                 break
             data += more
-    return data[:_MAX_RAS_BYTES].decode(errors="replace").removeprefix("OK\n")
+    return data[:_MAX_RAS_BYTES].decode(errors="replace")

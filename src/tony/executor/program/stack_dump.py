@@ -89,7 +89,8 @@ class StackDumper:
                     )
                     parts.append(f"=== process {pid}: {command[:300]}\n{text.rstrip()}\n")
             if clock.monotonic() < deadline:
-                parts.append(_escape_control_characters(mask.hide_text(await to_thread(query_ras, pids))))
+                status = await to_thread(query_ras, pids[:_MAX_PROCESSES], deadline)
+                parts.insert(0, _escape_control_characters(mask.hide_text(status)))  # a long dump is cut at its end
         if len(pids) > _MAX_PROCESSES:
             parts.append(f"=== and {len(pids) - _MAX_PROCESSES} more processes\n")
         text, (how, problem) = _truncate("\n".join(filter(None, parts))), _summarize(found)
