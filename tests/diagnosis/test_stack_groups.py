@@ -178,6 +178,19 @@ def test_a_collective_operation_proves_that_tasks_wait_for_others() -> None:
     assert waits_for_others([*tasks, TaskStack(task=TaskId("worker", 2), point=BARRIER)])
 
 
+def test_nothing_is_proved_if_a_process_was_not_dumped() -> None:
+    text = """=== process 5: python x.py
+main thread in sleep (3 waits before, 3 after)
+Current thread 0x01 (most recent call first):
+  File "/job/x.py", line 3 in load
+"""
+    point, other = find_wait_point(text), find_wait_point(f"{text}=== and 3 more processes\n")
+    assert point
+    assert point.parked == ParkedThread(3, 3)
+    assert other == replace(point, parked=None)
+    assert find_wait_point(f"=== NCCL RAS, from process 5\nJob summary\n\n{text}") == point
+
+
 USER_BARRIER = """=== process 5: python x.py
 main thread in recvfrom (3 waits before, 3 after)
 Thread 5 (idle): "MainThread"
@@ -214,6 +227,9 @@ def test_one_that_has_ended_is_named_early_if_others_wait_for_it() -> None:
     assert find_odd_task_early([stack(0, on_device), stack(1, ended=True)]) is None
 
 
+NATIVE = replace(RECV, parked=ParkedThread(3, 3, is_native=True))
+
+
 @pytest.mark.parametrize(
     "tasks",
     [
@@ -222,6 +238,7 @@ def test_one_that_has_ended_is_named_early_if_others_wait_for_it() -> None:
         pytest.param([stack(0, BARRIER), asleep(1), stack(2, RECV)], id="another one may read its input"),
         pytest.param([stack(0, BARRIER), asleep(0, "evaluator")], id="it is of another role"),
         pytest.param([asleep(0), asleep(1)], id="none waits for others"),
+        pytest.param([stack(0, BARRIER), stack(1, NATIVE)], id="a thread of compiled code may read its input"),
     ],
 )
 def test_none_is_named_early_without_proof(tasks: list[TaskStack]) -> None:
@@ -238,8 +255,7 @@ def test_a_task_has_waited_if_it_did_not_wake_up_between_two_dumps() -> None:
 
 
 def test_tasks_of_jax_that_wait_in_compiled_code_count_as_waiting_for_others() -> None:
-    native = replace(RECV, parked=ParkedThread(3, 3, is_native=True))
-    tasks = mark_native_waits([stack(0, native), asleep(1)])
+    tasks = mark_native_waits([stack(0, NATIVE), asleep(1)])
     found = find_odd_task_early(tasks)
     assert found
     assert found.task == TaskId("worker", 1)

@@ -1,4 +1,4 @@
-"""Jobs whose programs wait for ever: noticed, and the task that the others wait for named."""
+"""Jobs whose programs wait forever: noticed, and the task that the others wait for named."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Detects in a dump of a program that its main thread sleeps or waits for a lock and no thread reads input. Pure.
 
-A program that reads slowly, such as from remote storage, must not look like one that waits for ever.
+A program that reads slowly, such as from remote storage, must not look like one that waits forever.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ _WAITS = re.compile(
 #: What threads other than the main one may be in. Pools of C++ code, such as of gRPC, wait for events all the time; who
 #: feeds a pipe is a process of the program, too.
 _IDLE_CALLS = frozenset({"futex", "sleep", "epoll_wait", "poll without timeout", "read a pipe", "wait4", "running"})
+#: The same of a process without stack traces of Python, such as a shell: a download may wait for events, or a lock.
+_IDLE_CALLS_OF_OTHERS = frozenset({"sleep", "read a pipe", "wait4"})
+_PYTHON_THREAD = re.compile(r"^(?:Current thread|Thread) ", re.MULTILINE)
 #: Files of Python whose functions wait for other threads, and of the thread that answers for tony.
 _LOCK_FILES = re.compile(r"(?:^|/)(?:threading|queue|concurrent/futures/\w+|tony_collective_trace)\.py$")
 
@@ -52,13 +55,21 @@ def find_parked_thread(
     if own is None:
         return None
     parked = ParkedThread(int(own["before"]), int(own["after"]))
-    if own["main"] == "sleep":
-        return None if called else parked  # libraries sleep before they try again to read
-    if own["main"] != "futex" or not _are_locks([*called, *others]):
+    is_asleep = own["main"] == "sleep"
+    if (is_asleep and called) or not (is_asleep or own["main"] == "futex"):
+        return None  # libraries sleep before they try again to read
+    if not _are_locks([*called, *others]) or not all(map(_is_idle, processes)):
         return None
-    found = [match for match in map(_WAITS.search, processes) if match]
-    calls = {call for match in found for call in (match["main"], *(match["others"] or "").split(", ")) if call}
-    return replace(parked, is_native=not called) if calls <= _IDLE_CALLS else None
+    return replace(parked, is_native=not is_asleep and not called)
+
+
+def _is_idle(process: str) -> bool:
+    """Return True if no thread of a process may read input; False if its system calls are not known."""
+    match = _WAITS.search(process)
+    if match is None:
+        return False
+    calls = {match["main"], *filter(None, (match["others"] or "").split(", "))}
+    return calls <= (_IDLE_CALLS if _PYTHON_THREAD.search(process) else _IDLE_CALLS_OF_OTHERS)
 
 
 def _are_locks(files: Iterable[str]) -> bool:

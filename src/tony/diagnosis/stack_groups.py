@@ -17,7 +17,8 @@ from tony.diagnosis.nccl_status import LateProcess, find_late_process, parse_pid
 from tony.diagnosis.parked_threads import ParkedThread, find_parked_thread
 from tony.model.ids import TaskId
 
-_PROCESS = re.compile(r"^=== process ", re.MULTILINE)
+#: Also of `=== and 3 more processes`, of which nothing is known.
+_PROCESS = re.compile(r"^=== (?:process|and) ", re.MULTILINE)
 #: `Thread 4711 (idle): "MainThread"`, `Thread 0x00007f12 (most recent call first):`, `Current thread 0x…`.
 _THREAD = re.compile(r"^(?:Current thread|Thread) \S+")
 _SPY_FRAME = re.compile(r"^ +(?P<function>.+?) \((?P<file>.+):(?P<line>\d{1,9})\)$")
@@ -31,8 +32,8 @@ _WRAPPERS = re.compile(
 )
 #: Functions in which tasks of a gang wait for each other, and files of libraries for that.
 _COLLECTIVES = re.compile(
-    r"^_?(?:all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|broadcast|barrier|monitored_barrier|gather|scatter|reduce"
-    r"|psum|sync_global_devices|process_allgather|wait_at_barrier|synchronize)(?:_\w+)?$"
+    r"^_?(?:all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|broadcast|barrier|monitored_barrier|gather|scatter"
+    r"|reduce|psum|sync_global_devices|process_allgather|wait_at_barrier|synchronize)(?:_\w+)?$"
 )
 _COLLECTIVE_FILES = re.compile(
     r"/torch/distributed/|/torch/nn/parallel/|/horovod/|/mpi4py/|/jax/.*multihost|/jax/_src/distributed|/deepspeed/comm"
@@ -176,7 +177,7 @@ def find_wait_point(text: str) -> WaitPoint | None:
     Of several processes the one with the longest stack of user code counts: launchers have none, or a short one.
     """
     best: list[StackFrame] = []
-    processes = _PROCESS.split(text)
+    processes = _PROCESS.split(text)[1:] or [text]
     threads = [(process, frames) for process in processes for frames in _parse_threads(process)]
     own = ""
     for process, frames in threads:
@@ -291,13 +292,14 @@ def find_odd_task_early(tasks: Sequence[TaskStack]) -> OddTask | None:
     """Return the task that the others wait for if it waits for no input; None if that is not certain.
 
     Only roles of which a task waits for others count, and the chief. All of their other tasks must sleep, wait for a
-    lock or have ended.
+    lock or have ended. Compiled code that waits for a lock may wait for a thread of its own that reads.
     """
     waiting = [each for each in tasks if each.point and each.point.is_collective]
     roles = {each.task.role for each in waiting} | _CHIEFS
     gang = [each for each in tasks if each.task.role in roles]
     outside = [each for each in gang if each not in waiting and not each.has_ended]
-    if not waiting or not all(each.point and each.point.parked for each in outside):
+    parked = [each.point.parked for each in outside if each.point and each.point.parked]
+    if not waiting or len(parked) < len(outside) or any(each.is_native for each in parked):
         return None
     # Programs that wait for their devices alone do not wait for one that has ended.
     if not outside and (len(gang) == len(waiting) or all(each.point and each.point.is_device_wait for each in waiting)):

@@ -1,17 +1,23 @@
 """Where programs stand: asked on the wire, of real programs."""
 
+import asyncio
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master
+from tony.executor.program import stack_dump
+from tony.executor.program.spawn import Reaper
+from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import DumpStacks, ProgramExited, ProgramOutput, ProgramStarted, Ready
-from tony.protocol.shared_messages import Stacks
+from tony.protocol.launch import ContainerPart
+from tony.protocol.shared_messages import MAX_STACKS_BYTES, Stacks
 
 pytestmark = pytest.mark.slow
 
@@ -147,8 +153,27 @@ def test_other_processes_are_described_by_the_kernel(master: Master, guest: Star
         "kernel",
         "no process of the program is Python: only the kernel's wait channels are shown",
     )
-    assert "sleep 600" in stacks.text
+    assert "sleep 600\nmain thread in sleep (" in stacks.text
     assert "sleeping" in stacks.text
+
+
+def test_the_answer_of_nccl_is_in_front_where_a_long_dump_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many processes are asked for it as are dumped."""
+    asked: list[int] = []
+
+    def query_ras(pids: Sequence[int], deadline: float) -> str:
+        asked.extend(pids)
+        return "=== NCCL RAS"
+
+    monkeypatch.setattr(stack_dump, "query_ras", query_ras)
+    monkeypatch.setattr(stack_dump, "read_collectives", lambda pid: "x" * MAX_STACKS_BYTES)
+    container = ContainerPart(host="h", work_folder="/", log_folder="/", inherit_env=True, marker="")
+    with subprocess.Popen(["sleep", "600"]) as program:
+        dumper = stack_dump.StackDumper(container, {}, Reaper())
+        stacks = asyncio.run(dumper.dump(Stacks(task="worker:0"), [program.pid] * 40, SecretMask()))
+        program.kill()
+    assert stacks.text.startswith("=== NCCL RAS\n=== process")
+    assert len(asked) == 32
 
 
 def test_no_dump_while_no_program_runs(master: Master, guest: Start) -> None:

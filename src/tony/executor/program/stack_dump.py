@@ -104,7 +104,7 @@ class StackDumper:
                 await to_thread(_append, folder / result.name, f"{head}{result.text or result.problem}\n")
 
     async def _dump_process(self, pid: int, deadline: float) -> _ProcessStack:
-        why = "timeout"
+        why, head = "timeout", ""
         if clock.monotonic() < deadline:
             waits, before = await to_thread(describe_waits, pid), count_switches(pid)
             text, why = await self._run_spy(pid) if is_python(pid) else ("", _NOT_PYTHON)
@@ -113,7 +113,9 @@ class StackDumper:
             text = await to_thread(read_stacks, pid)
             if text:
                 return _ProcessStack(format_waits(waits, before, count_switches(pid)) + text, "faulthandler")
-        return _ProcessStack(await to_thread(wait_channel, pid), "", why)
+            head = format_waits(waits, before, count_switches(pid))
+        channels = await to_thread(wait_channel, pid)
+        return _ProcessStack(channels and head + channels, "", why)
 
     async def _run_spy(self, pid: int) -> tuple[str, str]:
         """Return what py-spy reports, or why it cannot."""
@@ -225,7 +227,7 @@ def _truncate(text: str) -> str:
     data = text.encode()
     if len(data) <= MAX_STACKS_BYTES:
         return text
-    return f"{data[: MAX_STACKS_BYTES - 100].decode(errors='ignore')}\n(truncated)\n"
+    return f"{data[: MAX_STACKS_BYTES - 100].decode(errors='ignore')}\n=== and more: truncated\n"
 
 
 def _append(path: Path, text: str) -> None:
