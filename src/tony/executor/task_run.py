@@ -31,6 +31,7 @@ from tony.executor.program.program_environment import (
     build_task_view,
     build_variables,
     find_summaries_folder,
+    find_task,
     find_task_secrets,
 )
 from tony.executor.program.spawn import make_executable, spawn
@@ -42,8 +43,6 @@ from tony.linux.process import has_marker, read_own_peak
 from tony.linux.process_usage import ProcessUsage
 from tony.linux.thread_pools import to_thread
 from tony.model.diagnosis import EvidenceLine
-from tony.model.ids import TaskId
-from tony.model.job_spec import find_placed
 from tony.model.log_name import LogName
 from tony.model.masking import SecretMask
 from tony.model.program_exit import ExitReason, ExitStatus
@@ -208,7 +207,8 @@ class ProgramRun:
         await sampler.finish()
         self.exports = self._exports.collect_values() if self._exports else {}
         status = self._classify(output, left, undead, started_at)
-        evidence = name_tasks(await self._add_kernel_evidence(status), self._find_task)
+        find_named = partial(find_task, self._task, self._command, self._build_task_view())
+        evidence = name_tasks(await self._add_kernel_evidence(status), find_named)
         return replace(status, step=sampler.step, evidence=evidence)
 
     # --- start ----------------------------------------------------------------------------------------------------
@@ -317,16 +317,6 @@ class ProgramRun:
             env.update(build_variables(env, progress_path, hooks=task.job_settings.python_stacks))
         self.mask = SecretMask(find_task_secrets(task, *envs))
         return build_command_line(task, seen, command.addresses), envs
-
-    def _find_task(self, process: int) -> TaskId | None:
-        """Return the task with that process, as its framework counts them; None if that is not known."""
-        try:
-            framework = frameworks.load(self._task.framework_module, self._task.framework_path)
-            found = framework.find_task(self._command.shared, self._build_task_view(), process)
-        except Exception:  # a plug-in may raise anything
-            log.exception("the framework's adapter failed")
-            return None
-        return found and TaskId(found.role, find_placed(found.index, self._command.absent.get(found.role, ())))
 
     def _build_task_view(self) -> TaskView:
         ports, container = self._run_context.ports, self._container

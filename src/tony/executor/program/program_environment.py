@@ -8,6 +8,7 @@ inherited, and nothing that other tasks rely on. No secret of tony is among them
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -18,14 +19,17 @@ from types import MappingProxyType
 
 import tony
 from tony.errors import UserError
+from tony.frameworks import registry as frameworks
 from tony.frameworks.framework_interface import Framework, TaskView
 from tony.model.codec import Json
 from tony.model.ids import TaskId
-from tony.model.job_spec import place_among
+from tony.model.job_spec import find_placed, place_among
 from tony.model.masking import find_secrets
 from tony.model.placeholders import expand_variables, fill, find_addressed_roles
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, TaskPart
+
+log = logging.getLogger(__name__)
 
 #: Set in every process of a program; cleanup searches for it.
 MARKER = "TONY_TASK"
@@ -80,6 +84,17 @@ def build_task_view(
         work_folder=work_folder,
         ip_of=resolve_ip,
     )
+
+
+def find_task(task: TaskPart, command: StartProgram, view: TaskView, process: int) -> TaskId | None:
+    """Return the task with that process, as its framework counts them; None if that is not known."""
+    try:
+        framework = frameworks.load(task.framework_module, task.framework_path)
+        found = framework.find_task(command.shared, view, process)
+    except Exception:  # a plug-in may raise anything
+        log.exception("the framework's adapter failed")
+        return None
+    return found and TaskId(found.role, find_placed(found.index, command.absent.get(found.role, ())))
 
 
 def build_environments(
