@@ -12,13 +12,13 @@ import os
 import sys
 
 _NAME = "tony-stacks"
-#: Out of the way of programs that rely on low descriptor numbers.
-_HIGH = 200
 
 
 def _register_faulthandler(number):  # type: (int) -> None
     import faulthandler  # late: every Python process of a task runs this
     import fcntl
+
+    from tony_descriptors import move_up  # type: ignore[import-not-found]  # next to this file
 
     _signal = __import__("_signal")  # `signal` loads ten times as much, in every Python that starts
     if _signal.getsignal(number) != _signal.SIG_DFL:
@@ -30,12 +30,7 @@ def _register_faulthandler(number):  # type: (int) -> None
 
         low, path = tempfile.mkstemp(prefix=_NAME + ".")
         os.unlink(path)
-    try:
-        high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    except (OSError, ValueError):  # beyond the limit of open files
-        high, low = low, -1
-    if low >= 0:
-        os.close(low)
+    high = move_up(low)
     fcntl.fcntl(high, fcntl.F_SETFL, fcntl.fcntl(high, fcntl.F_GETFL) | os.O_APPEND)
     faulthandler.register(number, file=high, all_threads=True, chain=False)
 

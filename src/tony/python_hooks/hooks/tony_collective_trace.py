@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 
+from tony_descriptors import move_up  # type: ignore[import-not-found]  # next to this file
 from tony_import_hook import call_after_import  # type: ignore[import-not-found]  # next to this file
 
 TYPE_CHECKING = False  # importing `typing` would slow down every start of Python
@@ -31,8 +32,6 @@ _OLD_VARIABLE = "TORCH_NCCL_TRACE_BUFFER_SIZE"
 #: Functions of PyTorch that return the record: of NCCL, and of all other backends that are recorded, such as gloo.
 _DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 _FILE = "tony-collectives"
-#: Out of the way of programs that rely on low descriptor numbers.
-_HIGH = 200
 #: Bounds of the summary: groups, the last ones used; calls of each; characters of a text.
 _MAX_GROUPS = 12
 _MAX_PENDING = 4
@@ -68,22 +67,11 @@ def _watch(module: Any) -> None:
 def _start_thread(module: Any, core: Any) -> None:
     import threading
 
-    reader, writer = (_move_up(number) for number in os.pipe())
+    reader, writer = (move_up(number) for number in os.pipe())
     name = f"{_FILE}.{os.getpid()}.{reader}.{os.fstat(reader).st_ino}"
-    answer = _move_up(os.memfd_create(name))
+    answer = move_up(os.memfd_create(name))
     # The writer stays open: without one, reading would return at once.
     threading.Thread(target=_serve, args=(module, core, reader, writer, answer), name="tony", daemon=True).start()
-
-
-def _move_up(low: int) -> int:
-    import fcntl
-
-    try:
-        high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _HIGH)
-    except OSError:  # beyond the limit of open files
-        return low
-    os.close(low)
-    return high
 
 
 def _serve(module: Any, core: Any, reader: int, writer: int, answer: int) -> None:
