@@ -7,13 +7,18 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.support.waiting import wait_until
 from tests.web.sample_jobs import as_peer, keep
 from tests.web.test_am_server import Running
+from tony.model.job_query import JobsPage, Query
+from tony.model.job_report import JobReport
+from tony.model.job_summary import head_of_report
 from tony.model.state_directory import Home, JobFolder
 from tony.web import held_requests
 from tony.web.app import create
@@ -26,10 +31,24 @@ def folder(tmp_path: Path) -> JobFolder:
     return keep(Home(tmp_path))
 
 
+class Hanging(Running):
+    """A source of one job that hangs for longer at every request, alone in a list."""
+
+    seconds = 60
+
+    async def _how(self) -> JobReport:
+        self.seconds += 1
+        return replace(self._report, waiting=f"no progress for {self.seconds} s", stalled_task="worker:0")
+
+    async def list_jobs(self, query: Query) -> JobsPage:
+        return JobsPage(heads=(head_of_report(self._report),), total=1)
+
+
 @asynccontextmanager
-async def browser(folder: JobFolder) -> AsyncIterator[httpx.AsyncClient]:
+async def browser(folder: JobFolder, provider: type[Running] = Running) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the pages of a running job."""
-    context = ServerContext(Running(folder), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")), only=folder.job_id)
+    only = folder.job_id if provider is Running else ""
+    context = ServerContext(provider(folder), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")), only=only)
     transport = httpx.ASGITransport(as_peer(create(context), os.geteuid()))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8600") as client:
         yield client
@@ -86,3 +105,26 @@ async def test_the_end_of_a_job_ends_the_waiting(folder: JobFolder) -> None:
         await asyncio.sleep(0)
         folder.summary.write_bytes(summary)
         assert "data-live" not in (await held).text
+
+
+async def test_a_hang_is_no_change_while_it_lasts(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sentence contains a duration that grows."""
+    async with browser(folder, Hanging) as client:
+        address = f"/job/{folder.job_id}"
+        version = read_version(await client.get(address))
+        monkeypatch.setattr(held_requests, "_HOLD_SECONDS", 0.2)
+        assert read_version(await client.get(f"{address}?known={version}")) == version
+
+
+async def test_lists_of_jobs_count_as_held_requests(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several that arrive together, too, those beyond the limit are answered at once."""
+    monkeypatch.setattr(held_requests, "_MAX_HELD", 1)
+    monkeypatch.setattr(held_requests, "_HOLD_SECONDS", 3600.0)
+    async with browser(folder, Hanging) as client:
+        addresses = ["/", f"/job/{folder.job_id}/events"]
+        known = [f"{address}?known={read_version(await client.get(address))}" for address in addresses]
+        requests = [asyncio.ensure_future(client.get(address)) for address in (*known, *known)]
+        await wait_until(lambda: sum(request.done() for request in requests) == 3)
+        [held] = [request for request in requests if not request.done()]
+        held.cancel()
+        await asyncio.wait([held])

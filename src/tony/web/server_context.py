@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 
+from starlette.requests import Request
+
 from tony.linux.folder_watches import FolderWatches
 from tony.web.job_provider import JobProvider
 from tony.web.timeline_svg import SvgCache
@@ -20,6 +22,7 @@ class ServerContext:
         boards: the server has TensorBoard pages below `/tensorboard`.
         drawings: the timelines drawn last.
         watches: the folders whose changes open pages wait for.
+        held: the requests that wait for a change now.
     """
 
     provider: JobProvider
@@ -30,3 +33,4 @@ class ServerContext:
     boards: bool = False
     drawings: SvgCache = field(default_factory=SvgCache)
     watches: FolderWatches = field(default_factory=FolderWatches)
+    held: set[Request] = field(default_factory=set)

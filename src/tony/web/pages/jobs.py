@@ -5,7 +5,6 @@ The list has search, filters and sorting. Its address contains the whole query, 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -18,7 +17,7 @@ from tony.history.goodput import Bucket
 from tony.model.job_query import DAMAGED, Facet, Facets, JobSort, JobsPage, Query, from_words, to_words
 from tony.model.states import JobState
 from tony.web.authorization import list_visible_jobs
-from tony.web.held_requests import POLL_SECONDS, wait_for_other_version
+from tony.web.held_requests import wait_for_list
 from tony.web.job_advice import MAX_JOBS, WEEK, compute_waste
 from tony.web.page_text import format_day
 from tony.web.pages.job import BUCKET_TEXTS
@@ -88,10 +87,7 @@ async def render_jobs(page_request: PageRequest) -> Response:
 
 
 async def _list_jobs(page_request: PageRequest, query: Query) -> JobsPage:
-    """Return the jobs of a page; if the client has them already, wait until there are others.
-
-    The index is filled by scans, so it is read again and again.
-    """
+    """Return the jobs of a page; if the client has them already, wait until there are others."""
     found = JobsPage(heads=())
 
     async def load() -> str:
@@ -99,9 +95,7 @@ async def _list_jobs(page_request: PageRequest, query: Query) -> JobsPage:
         found = await list_visible_jobs(page_request.portal_user, page_request.context.provider, query)
         return blake2b(repr((found.heads, found.total, found.problems)).encode(), digest_size=12).hexdigest()
 
-    page_request.set_version(
-        await wait_for_other_version(page_request.request, load, POLL_SECONDS, changed=asyncio.Event())
-    )
+    page_request.set_version(await wait_for_list(page_request.request, page_request.context, load))
     return found
 
 
