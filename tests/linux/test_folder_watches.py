@@ -31,3 +31,20 @@ async def test_each_task_is_told_of_its_files(tmp_path: Path) -> None:
 async def test_a_missing_folder_announces_nothing(tmp_path: Path) -> None:
     with FolderWatches().watch([tmp_path / "missing"], lambda name: True) as watch:
         assert not watch.works
+
+
+async def test_a_folder_no_longer_watched_wakes_no_other_task(tmp_path: Path) -> None:
+    """Nor does one that was removed: it wakes those that watch it."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    watches = FolderWatches()
+    with watches.watch([other], lambda name: name == "a") as a:
+        with watches.watch([one], lambda name: True):
+            pass
+        with watches.watch([one], lambda name: False) as removed:
+            one.rmdir()
+            await asyncio.wait_for(removed.changed.wait(), 60)
+        assert not a.changed.is_set()
+        (other / "a").write_text("x")
+        await asyncio.wait_for(a.changed.wait(), 60)

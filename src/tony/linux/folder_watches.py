@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tony.linux.inotify import WRITES, Inotify
+from tony.linux.inotify import WRITES, Inotify, InotifyMask
 
 
 @dataclass(eq=False, slots=True)
@@ -30,14 +30,9 @@ class FolderWatch:
 
 
 class FolderWatches:
-    """The watches of one event loop.
-
-    Attributes:
-        count: contexts of `watch` entered now.
-    """
+    """The watches of one event loop."""
 
     def __init__(self) -> None:
-        self.count = 0
         self._inotify: Inotify | None = None
         self._watches: dict[Path, list[FolderWatch]] = {}
 
@@ -47,21 +42,19 @@ class FolderWatches:
 
         Read the files after the context was entered: then no change is missed.
         """
-        made = FolderWatch(matches)
+        watch = FolderWatch(matches)
         added: list[Path] = []
-        self.count += 1
         try:
             for folder in folders:
                 try:
-                    self._add(folder, made)
+                    self._add(folder, watch)
                     added.append(folder)
                 except OSError:
-                    made.works = False
-            yield made
+                    watch.works = False
+            yield watch
         finally:
-            self.count -= 1
             for folder in added:
-                self._remove(folder, made)
+                self._remove(folder, watch)
 
     def _add(self, folder: Path, watch: FolderWatch) -> None:
         if self._inotify is None:
@@ -90,9 +83,13 @@ class FolderWatches:
 
     def _announce(self) -> None:
         assert self._inotify is not None
-        for path, _ in self._inotify.read():
-            if path is None:  # the kernel's queue was full, or a watch has ended
+        for path, change in self._inotify.read():
+            if change & InotifyMask.OVERFLOW:
                 watches = [watch for same in self._watches.values() for watch in same]
+            elif path is None:  # of a folder that is no longer watched
+                continue
+            elif change & InotifyMask.IGNORED:  # the folder was removed
+                watches = self._watches.get(path, [])
             else:
                 watches = [each for each in self._watches.get(path.parent, ()) if each.matches(path.name)]
             for watch in watches:

@@ -132,9 +132,9 @@ def read_times(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     eight bytes, and those of two blocks.
     """
     found: list[tuple[int, int]] = []
-    most = (end - start) // _FILE_BYTES_PER_TIME + BLOCK_BYTES // 2
+    max_times = (end - start) // _FILE_BYTES_PER_TIME + BLOCK_BYTES // 2
     block = max(0, _find_block(descriptor, 0, start))
-    while len(found) < most:
+    while len(found) < max_times:
         known, _ = _read_block(descriptor, block * BLOCK_BYTES)
         if not known or known[0][0] >= end:
             break

@@ -1,4 +1,4 @@
-"""Which files of a job directory a page shows, so that it is told when one of them changes."""
+"""Which files of a job directory a page shows, so that it is updated when one of them changes."""
 
 from __future__ import annotations
 
