@@ -23,6 +23,7 @@ from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.log_files import Selection, select_followed
 from tony.jobs.remote.log_fetcher import LogFetcher
 from tony.jobs.remote.shared_fetch import SharedFetch
+from tony.jobs.remote.shared_log_fetchers import SharedLogFetchers
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId
@@ -85,6 +86,7 @@ class AmJobView(DirectoryJobView):
     def __init__(self, folder: JobFolder) -> None:
         super().__init__(folder, partial(am_client.request_report, folder), status_seconds=PAGE_STATUS_SECONDS)
         self._outputs: dict[str, SharedFetch] = {}
+        self._followed = SharedLogFetchers()
 
     async def record(self) -> JobRecord | None:
         if self._record is None:
@@ -117,7 +119,8 @@ class AmJobView(DirectoryJobView):
             yield
             return
         selection = Selection(tasks=select_followed(record.spec.task_ids, shown.task))
-        async with LogFetcher(self.folder, record, None, selection, _log.warning, wait=True):
+        create_fetcher = partial(LogFetcher, self.folder, record, None, selection, _log.warning, wait=True)
+        async with self._followed.follow(shown.task, create_fetcher):
             yield
 
     async def kill(self, *, now: bool = False, actor: str = "") -> JobReport:

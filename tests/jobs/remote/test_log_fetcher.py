@@ -25,6 +25,7 @@ from tony.jobs.log_files import Selection
 from tony.jobs.remote import log_fetcher
 from tony.jobs.remote.log_fetcher import LogFetcher, fetch_current_output, fetch_logs
 from tony.jobs.remote.log_mirror import Mirror, complete
+from tony.jobs.remote.shared_log_fetchers import SharedLogFetchers
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
@@ -447,3 +448,36 @@ def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:
     folder, record = recorded(home)
     asyncio.run(fetch_current_output(home, record, Selection(), Notes()))
     assert not Path(folder.logs / ".lock").exists()
+
+
+async def test_requests_for_the_same_output_share_a_fetcher(home: Home, remote_job: RemoteJob) -> None:
+    """Each would take a connection to the AM, and an inotify queue while there is none."""
+    folder, record, far = remote_job
+    shared = SharedLogFetchers()
+    created: list[LogFetcher] = []
+
+    def create_fetcher() -> LogFetcher:
+        created.append(LogFetcher(folder, record, far, Selection(), Notes(), wait=True))
+        return created[-1]
+
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        async with shared.follow("worker", create_fetcher):
+            async with shared.follow("worker", create_fetcher):
+                pass
+            master.say("worker-0.s1.t1.out", b"a line\n")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"a line\n")
+            assert len(created) == 1
+        assert not created[0].is_running
+        async with shared.follow("worker", create_fetcher):
+            assert len(created) == 2
+
+
+async def test_a_connected_fetcher_needs_no_inotify(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, record, far = remote_job
+    monkeypatch.setattr(log_fetcher, "ChangeWatch", None)
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say("worker-0.s1.t1.out", b"a line\n")
+        async with LogFetcher(folder, record, far, Selection(), Notes(), wait=True):
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"a line\n")

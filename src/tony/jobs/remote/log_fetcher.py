@@ -95,6 +95,11 @@ class LogFetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._mirror.close()
 
+    @property
+    def is_running(self) -> bool:
+        """Return True if it is fetching; it stops when it has everything, or after an error."""
+        return self._work is not None and not self._work.done()
+
     async def wait_until_finished(self) -> None:
         """Wait for the rest of the output, when the job has ended or all current output was requested."""
         self._ending.set()
@@ -115,34 +120,34 @@ class LogFetcher:
     # --- the application master -----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        with ChangeWatch() as changes:
-            changes.add(self._folder.path)
-            while self._open_streams():
-                try:
-                    async with connect_to_am(self._folder) as connection:
-                        await self._fetch_from_am(connection)
-                except ConnectionFailedError:
-                    pass  # reported by the follower of the job
-                except (ProtocolError, RecordError) as error:
-                    if not isinstance(error, ProtocolError) or error.code != Code.BUSY:
-                        self._notice(f"cannot fetch output from the application master: {_explain(error)}")
-                        return
-                except (OSError, InfraError) as error:
-                    self._notice(f"cannot write output to {self._folder.logs}: {error}")
+        while self._open_streams():
+            try:
+                async with connect_to_am(self._folder) as connection:
+                    await self._fetch_from_am(connection)
+            except ConnectionFailedError:
+                pass  # reported by the follower of the job
+            except (ProtocolError, RecordError) as error:
+                if not isinstance(error, ProtocolError) or error.code != Code.BUSY:
+                    self._notice(f"cannot fetch output from the application master: {_explain(error)}")
                     return
-                if self._ending.is_set() or not self._wait:
-                    return
-                await self._pause(changes)
+            except (OSError, InfraError) as error:
+                self._notice(f"cannot write output to {self._folder.logs}: {error}")
+                return
+            if self._ending.is_set() or not self._wait:
+                return
+            await self._pause()
 
-    async def _pause(self, changes: ChangeWatch) -> None:
+    async def _pause(self) -> None:
         """Wait until there may be an AM to connect to."""
-        waits = [asyncio.ensure_future(changes.wait_change()), asyncio.ensure_future(self._ending.wait())]
-        try:
-            await asyncio.wait(waits, timeout=_RECONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        with ChangeWatch() as changes:  # only now: a user may have few
+            changes.add(self._folder.path)
+            waits = [asyncio.ensure_future(changes.wait_change()), asyncio.ensure_future(self._ending.wait())]
+            try:
+                await asyncio.wait(waits, timeout=_RECONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+                await asyncio.gather(*waits, return_exceptions=True)
 
     async def _fetch_from_am(self, connection: RpcConnection) -> None:
         self._extra = _EXTRA_BYTES

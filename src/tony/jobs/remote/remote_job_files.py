@@ -17,6 +17,7 @@ from tony.jobs.remote import log_fetcher, scheduler_logs
 from tony.jobs.remote.log_fetcher import LogFetcher
 from tony.jobs.remote.log_mirror import complete
 from tony.jobs.remote.shared_fetch import SharedFetch
+from tony.jobs.remote.shared_log_fetchers import SharedLogFetchers
 from tony.jobs.status import remote_job_sync
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.log_name import STREAMS
@@ -72,6 +73,7 @@ class RemoteJobFiles:
         self._found: tuple[JobRecord, Submitter] | None = None
         self._is_local = False
         self._outputs: dict[str, SharedFetch] = {}
+        self._followed = SharedLogFetchers()
         self._final_outputs: set[str] = set()  # tasks whose output was fetched after the end of the job
         self._events = SharedFetch()
         self._slots = slots or create_fetch_slots()
@@ -136,7 +138,8 @@ class RemoteJobFiles:
             yield
             return
         selection = Selection(tasks=select_followed(found[0].spec.task_ids, name))
-        async with LogFetcher(self._folder, *found, selection, _log.info, wait=True):
+        create_fetcher = partial(LogFetcher, self._folder, *found, selection, _log.info, wait=True)
+        async with self._followed.follow(name, create_fetcher):
             yield
 
     async def refresh(self) -> None:
