@@ -1,4 +1,7 @@
-"""The card of a failure: of the job, or of the session before a restart. What failed, why, and what to do."""
+"""The card of a failure: of the job, or of the session before a restart. What failed, why, and what to do.
+
+And the card of a job that makes no progress.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from tony.core.sentences import names_host, names_signal
 from tony.jobs.root_cause import CitedLine, RootCause, describe_root_cause
 from tony.model.failure import Failure, FailureClass
 from tony.model.job_report import JobReport
-from tony.model.states import JobState
+from tony.model.states import JobState, TaskState
 from tony.web import ansi_html
 from tony.web.request import PageRequest
 
@@ -39,6 +42,32 @@ class FailureCard:
     host: str | None
     signal: str | None
     log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallCard:
+    """What the page shows of a job that makes no progress.
+
+    Attributes:
+        task: whose stack traces show more: the task that the others wait for, or one that runs; empty if none does.
+    """
+
+    sentence: str
+    task: str
+
+
+def build_stall_card(report: JobReport) -> StallCard | None:
+    """Return the card of a running job that makes no progress; None if it does.
+
+    The sentence is that of the report, without the terminal command at its end: the page has buttons.
+    """
+    sentence, command, _ = report.waiting.partition("; see: tony stacks ")
+    if not command:
+        return None
+    if sentence.startswith("no "):  # else it begins with the name of a task
+        sentence = f"N{sentence[1:]}"
+    running = (task.task for task in report.tasks if task.state is TaskState.RUNNING)
+    return StallCard(sentence=sentence, task=report.stalled_task or next(running, ""))
 
 
 def build_failure_card(page_request: PageRequest, report: JobReport) -> FailureCard | None:

@@ -22,7 +22,7 @@ from tony.model.progress import TaskProgress
 from tony.model.states import TaskState
 from tony.units import format_duration
 from tony.web.pages.charts import select_overview
-from tony.web.pages.failure_card import build_failure_card
+from tony.web.pages.failure_card import build_failure_card, build_stall_card
 from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame, count_states
 from tony.web.pages.readings import load_readings
 from tony.web.pages.task_table import build_task_table
@@ -93,6 +93,7 @@ async def render_page(page_request: PageRequest) -> Response:
     table = build_task_table(report, values["record"], readings)
     values |= {
         "card": build_failure_card(page_request, report),
+        "stall": build_stall_card(report),
         "counts": count_states(report.tasks),
         "tasks": _select_tasks(report.tasks, table.uses),
         "numbers": table,
