@@ -37,7 +37,7 @@ def failure(cause: str, at: float, who: str = "worker:0") -> Failure:
         (("killed", 9.0), [("program", 4.0)], ("killed", 9.0)),
     ],
 )
-def test_the_first_cause(decided: tuple[str, float], others: list[tuple[str, float]], root: tuple[str, float]) -> None:
+def test_the_root_cause(decided: tuple[str, float], others: list[tuple[str, float]], root: tuple[str, float]) -> None:
     """Among programs that ended, the earliest; limits and kills stand as they were decided."""
     state = standing(workers(2), worker="running running")
     first = failure(*decided)

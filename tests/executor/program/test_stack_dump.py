@@ -158,7 +158,7 @@ def test_other_processes_are_described_by_the_kernel(master: Master, guest: Star
 
 
 def test_the_answer_of_nccl_is_in_front_where_a_long_dump_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many processes are asked for it as are dumped."""
+    """The limit of dumped processes holds for it, too."""
     asked: list[int] = []
 
     def query_ras(pids: Sequence[int], deadline: float) -> str:
