@@ -1,0 +1,274 @@
+"""Requests to a Kubernetes API server. Blocking and thread-safe.
+
+A request that the server did not take, because it is busy, is sent again after the pause that it asks for. One whose
+answer is lost is sent again if it only reads; else the caller decides, since it may have been carried out.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlencode
+
+from tony.kube.cluster_access import ClusterAccess
+from tony.kube.errors import AnswerLostError, KubeApiError, UnreachableError, build_api_error
+from tony.kube.http_connection import ApiAnswer, ApiConnections
+from tony.kube.resources import ApiResource
+from tony.retry import Backoff
+
+#: Decoded JSON of an object of the API.
+Object = dict[str, Any]
+
+#: Seconds without a byte from the server.
+_TIMEOUT_SECONDS = 30.0
+#: Objects in one answer to a list.
+_PAGE_SIZE = 500
+_BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
+#: Longest pause that a server may ask for.
+_MAX_PAUSE_SECONDS = 30.0
+
+
+class PatchType(StrEnum):
+    """How a patch is written; the value is its media type."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectList:
+    """Objects of one kind.
+
+    Attributes:
+        items: the objects.
+        version: the resource version from which a watch continues.
+    """
+
+    items: tuple[Object, ...]
+    version: str
+
+
+class ApiClient:
+    """A client of one API server.
+
+    Args:
+        give_up_seconds: seconds for which a request is repeated while the server is busy or cannot be reached.
+
+    Attributes:
+        namespace: of requests that name none.
+    """
+
+    def __init__(self, access: ClusterAccess, *, give_up_seconds: float = 30.0) -> None:
+        self.access = access
+        self.namespace = access.namespace
+        self._connections = ApiConnections(access)
+        self._give_up_seconds = give_up_seconds
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._connections.close()
+
+    def get_version(self) -> str:
+        """Return the server's version, such as `v1.36.3`."""
+        answer = self._request("GET", "/version", "read the version of the server")
+        return str(answer.get("gitVersion", ""))
+
+    def get(self, resource: ApiResource, name: str, namespace: str = "") -> Object:
+        """Return an object.
+
+        Raises:
+            KubeApiError: it does not exist (`is_missing`), or the server refused.
+            KubeError: there is no answer; so in all methods.
+        """
+        path = resource.build_path(namespace or self.namespace, name)
+        return self._request("GET", path, f"get {resource.plural}/{name}")
+
+    def list(
+        self, resource: ApiResource, *, labels: Mapping[str, str] | None = None, metadata_only: bool = False
+    ) -> ObjectList:
+        """Return all objects with these labels, page by page.
+
+        Args:
+            metadata_only: leave out all but the metadata of each object.
+        """
+        what = f"list {resource.plural}"
+        query = {"limit": str(_PAGE_SIZE), **_build_selector(labels)}
+        headers = {"Accept": _METADATA_LIST} if metadata_only else {}
+        path = resource.build_path(self.namespace)
+        items: list[Object] = []
+        token = ""
+        while True:
+            page_query = {**query, "continue": token} if token else query
+            try:
+                page = self._request("GET", path, what, query=page_query, headers=headers)
+            except KubeApiError as error:
+                if not (token and error.is_expired):  # the pages are of a version that is no longer kept
+                    raise
+                items, token = [], ""
+                continue
+            items += page.get("items") or ()
+            metadata = page.get("metadata") or {}
+            token = metadata.get("continue") or ""
+            if not token:
+                return ObjectList(tuple(items), str(metadata.get("resourceVersion", "")))
+
+    def create(self, resource: ApiResource, body: Object, *, dry_run: bool = False) -> Object:
+        """Create an object, and return it as the server completed it.
+
+        Args:
+            dry_run: only check whether it could be created.
+        """
+        name = body.get("metadata", {}).get("name", "")
+        what = f"{'check' if dry_run else 'create'} {resource.plural}/{name}"
+        query = {"dryRun": "All"} if dry_run else {}
+        return self._request("POST", resource.build_path(self.namespace), what, query=query, body=body)
+
+    def patch(
+        self,
+        resource: ApiResource,
+        name: str,
+        body: Object | Sequence[Object],
+        *,
+        kind: PatchType = PatchType.MERGE,
+        subresource: str = "",
+    ) -> Object:
+        """Change an object, and return it."""
+        path = resource.build_path(self.namespace, name, subresource)
+        headers = {"Content-Type": kind.value}
+        return self._request("PATCH", path, f"patch {resource.plural}/{name}", body=body, headers=headers)
+
+    def delete(self, resource: ApiResource, name: str, *, grace_seconds: int | None = None, uid: str = "") -> None:
+        """Delete an object, and what it owns in the background. One that does not exist is no error.
+
+        Args:
+            grace_seconds: until a pod's programs are killed; None: what the pod says.
+            uid: only the object with this uid, not another one of the same name.
+        """
+        options: Object = {"propagationPolicy": "Background"}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        path = resource.build_path(self.namespace, name)
+        try:
+            self._request("DELETE", path, f"delete {resource.plural}/{name}", body=options)
+        except KubeApiError as error:
+            if not error.is_missing and not (uid and error.is_conflict):
+                raise
+
+    def delete_collection(self, resource: ApiResource, *, labels: Mapping[str, str]) -> None:
+        """Delete all objects with these labels."""
+        if not labels:
+            raise ValueError("labels are needed: without them, everything in the namespace would be deleted")
+        path = resource.build_path(self.namespace)
+        options = {"propagationPolicy": "Background"}
+        self._request("DELETE", path, f"delete {resource.plural}", query=_build_selector(labels), body=options)
+
+    def read_log(self, pod: str, container: str, *, limit: int) -> Iterator[bytes]:
+        """Yield the log of a container in pieces, at most `limit` bytes of it."""
+        path = _PODS_LOG.build_path(self.namespace, pod, "log")
+        query = {"container": container, "limitBytes": str(limit)}
+        answer = self._send("GET", f"{path}?{urlencode(query)}", f"read the log of pods/{pod}", None, {})
+        try:
+            while piece := answer.read(1 << 16):
+                yield piece
+        finally:
+            answer.close()
+
+    def open_watch(
+        self, resource: ApiResource, *, labels: Mapping[str, str] | None, version: str, timeout: float
+    ) -> ApiAnswer:
+        """Return the stream of changes since a resource version; see `object_watch`.
+
+        Args:
+            timeout: seconds after which the server ends it.
+        """
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(int(timeout)),
+            **_build_selector(labels),
+        }
+        target = f"{resource.build_path(self.namespace)}?{urlencode(query)}"
+        return self._send("GET", target, f"watch {resource.plural}", None, {}, timeout=timeout + _TIMEOUT_SECONDS)
+
+    def open_socket(self) -> tuple[socket.socket, Mapping[str, str]]:
+        """Return a new connection to the API server, and the headers that authenticate a request on it."""
+        return self._connections.open_socket()
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | Sequence[Object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Object:
+        target = f"{path}?{urlencode(query)}" if query else path
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        sent = {"Content-Type": "application/json"} if data else {}
+        give_up_at = time.monotonic() + self._give_up_seconds
+        for pause in _BACKOFF:
+            try:
+                answer = self._send(method, target, what, data, {**sent, **(headers or {})}).read_json()
+            except KubeApiError as error:
+                wait = pause if error.retry_after is None else min(error.retry_after, _MAX_PAUSE_SECONDS)
+                # Only 429 says that nothing was done; of the other failures that may pass, those of reads are repeated.
+                may_repeat = error.status == 429 or (error.is_passing and method == "GET")
+                if not may_repeat or time.monotonic() + wait > give_up_at:
+                    raise
+            except UnreachableError:
+                wait = pause
+                if time.monotonic() + wait > give_up_at:
+                    raise
+            except AnswerLostError:
+                wait = pause
+                if method != "GET" or time.monotonic() + wait > give_up_at:
+                    raise
+            else:
+                if isinstance(answer, dict):
+                    return answer
+                raise AnswerLostError(f"{what}: the answer of {self._connections.server} is not a JSON object")
+            time.sleep(wait)
+        raise AssertionError("delays have no end")
+
+    def _send(
+        self,
+        method: str,
+        target: str,
+        what: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        timeout: float = _TIMEOUT_SECONDS,
+    ) -> ApiAnswer:
+        """Send a request, and return a successful answer; once more with new credentials if these were refused."""
+        for is_last in (False, True):
+            answer = self._connections.request(method, target, body=body, headers=headers, timeout=timeout)
+            if answer.status < 300:
+                return answer
+            if answer.status == 401 and not is_last:
+                answer.read_json()
+                self.access.credentials.forget()
+                continue
+            break
+        retry_after = answer.find_header("Retry-After")
+        seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
+        raise build_api_error(what, answer.status, answer.read_json(), seconds)
+
+
+_PODS_LOG = ApiResource(plural="pods", kind="Pod")
+#: Asks for lists without the contents of objects.
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+def _build_selector(labels: Mapping[str, str] | None) -> dict[str, str]:
+    return {"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())} if labels else {}

@@ -1,0 +1,87 @@
+"""Errors of requests to a Kubernetes API server.
+
+KubeError
+├── UnreachableError     no connection: nothing was sent
+├── AnswerLostError      the connection broke or timed out; the request may have been carried out
+├── CredentialsError     no credentials: a missing file, a program that failed
+└── KubeApiError             the server answered with a failure; `reason` says which
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tony.errors import SchedulerError
+
+
+class KubeError(SchedulerError):
+    """The base class."""
+
+
+class UnreachableError(KubeError):
+    """No connection could be made."""
+
+
+class AnswerLostError(KubeError):
+    """No answer arrived; the request may have been carried out."""
+
+
+class CredentialsError(KubeError):
+    """Nothing proves to the API server who the client is."""
+
+
+class KubeApiError(KubeError):
+    """The API server refused a request, or could not carry it out.
+
+    Attributes:
+        status: the HTTP status.
+        reason: the word for it, such as `NotFound`, `AlreadyExists`, `Forbidden`, `Expired`; empty if the answer has
+            none.
+        text: the message of the server, without the prefix of this error.
+        retry_after: seconds after which the server wants to be asked again; None if it does not say.
+
+    Source: `metav1.Status`, `StatusReason` in k8s.io/apimachinery/pkg/apis/meta/v1/types.go.
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str, text: str, retry_after: float | None = None) -> None:
+        self.status, self.reason, self.text, self.retry_after = status, reason, text, retry_after
+        super().__init__(message)
+
+    @property
+    def is_missing(self) -> bool:
+        """Return True if the object does not exist."""
+        return self.status == 404
+
+    @property
+    def is_conflict(self) -> bool:
+        """Return True if the object exists already, or has changed since it was read."""
+        return self.status == 409
+
+    @property
+    def is_expired(self) -> bool:
+        """Return True if the requested version of a list is no longer kept: list again."""
+        return self.status == 410 or self.reason in ("Expired", "Gone")
+
+    @property
+    def is_passing(self) -> bool:
+        """Return True if the same request may succeed later: the server is busy, or is starting."""
+        return self.status in (429, 500, 502, 503, 504) or self.reason in ("Timeout", "ServerTimeout")
+
+
+def build_api_error(what: str, status: int, answer: object, retry_after: float | None = None) -> KubeApiError:
+    """Return the error of an answer.
+
+    Args:
+        what: the request, such as `create pods/train-0`.
+        answer: the decoded body: a `Status` object, or anything else.
+    """
+    body: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
+    reason, text = body.get("reason"), body.get("message")
+    reason = reason if isinstance(reason, str) else ""
+    text = " ".join(text.split())[:_MAX_CHARACTERS] if isinstance(text, str) else f"HTTP status {status}"
+    text = "".join(char if char.isprintable() else "?" for char in text)
+    return KubeApiError(f"{what}: {text}", status=status, reason=reason, text=text, retry_after=retry_after)
+
+
+_MAX_CHARACTERS = 2000

@@ -1,0 +1,155 @@
+"""An API server in memory: objects with names, uids, versions and labels; enough for what tony asks."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.kube.scripted_server import Answer, Request
+
+Object = dict[str, Any]
+
+
+def refuse(status: int, reason: str, message: str = "") -> Answer:
+    return Answer(
+        status=status, body={"kind": "Status", "code": status, "reason": reason, "message": message or reason}
+    )
+
+
+class FakeApi:
+    """Answers requests; give `answer` to a `ScriptedServer`.
+
+    Attributes:
+        objects: by path of their kind and their name.
+        on_pod: called with each pod that was created, and with each that is to be deleted; None: pods are only objects.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Object] = {}
+        self.on_pod: Callable[[Object], None] | None = None
+        self._versions = itertools.count(1)
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._events: list[tuple[int, str, Object]] = []
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End all watches."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def update(self, path: str, name: str, patch: Object) -> None:
+        """Change an object, as a component of the cluster does."""
+        with self._changed:
+            if found := self.objects.get((path, name)):
+                _merge(found, patch)
+                self._note("MODIFIED", path, found)
+
+    def remove(self, path: str, name: str) -> None:
+        """Remove an object."""
+        with self._changed:
+            if found := self.objects.pop((path, name), None):
+                self._note("DELETED", path, found)
+
+    def list_names(self, plural: str) -> list[str]:
+        """Return the names of all objects of a kind."""
+        return sorted(name for (path, name) in self.objects if path.endswith(f"/{plural}"))
+
+    def answer(self, request: Request) -> Answer:
+        parts = urlsplit(request.target)
+        query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        path, name = _split(parts.path)
+        with self._lock:
+            if request.method == "POST":
+                return self._create(path, request.body, is_dry="dryRun" in query)
+            if request.method == "GET" and "watch" in query:
+                return Answer(lines=self._watch(path, int(query["resourceVersion"])))
+            if request.method == "GET" and not name:
+                return self._list(path, query, metadata_only="PartialObjectMetadata" in request.headers["Accept"])
+            found = self.objects.get((path, name))
+            if found is None:
+                return refuse(404, "NotFound", f'{path} "{name}" not found')
+            if request.method == "GET":
+                return Answer(body=found)
+            if request.method == "DELETE":
+                self._delete(path, name, found)
+                return Answer(body={"kind": "Status", "status": "Success"})
+            if found.get("immutable"):
+                return refuse(422, "Invalid", f"{name}: field is immutable when `immutable` is set")
+            _merge(found, request.body)
+            self._note("MODIFIED", path, found)
+            return Answer(body=found)
+
+    def _create(self, path: str, body: Object, *, is_dry: bool) -> Answer:
+        name = body["metadata"]["name"]
+        if (path, name) in self.objects:
+            return refuse(409, "AlreadyExists", f'{path} "{name}" already exists')
+        version = str(next(self._versions))
+        created = copy.deepcopy(body)
+        created["metadata"] |= {"uid": f"uid-{version}", "resourceVersion": version}
+        if not is_dry:
+            self.objects[path, name] = created
+            self._note("ADDED", path, created)
+            if self.on_pod and path.endswith("/pods"):
+                self.on_pod(copy.deepcopy(created))
+        return Answer(status=201, body=created)
+
+    def _delete(self, path: str, name: str, found: Object) -> None:
+        if self.on_pod and path.endswith("/pods"):
+            found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            self._note("MODIFIED", path, found)
+            self.on_pod(copy.deepcopy(found))
+        else:
+            del self.objects[path, name]
+            self._note("DELETED", path, found)
+
+    def _note(self, kind: str, path: str, changed: Object) -> None:
+        version = next(self._versions)
+        changed["metadata"]["resourceVersion"] = str(version)
+        self._events.append((version, path, {"type": kind, "object": copy.deepcopy(changed)}))
+        self._changed.notify_all()
+
+    def _watch(self, path: str, version: int) -> Iterator[Object]:
+        """Yield changes after a version until the API is closed."""
+        while True:
+            with self._changed:
+                new = [(number, event) for number, place, event in self._events if number > version and place == path]
+                if self._is_closed:
+                    return
+                if not new:
+                    self._changed.wait()
+                    continue
+            for number, event in new:
+                version = number
+                yield event
+
+    def _list(self, path: str, query: dict[str, str], *, metadata_only: bool) -> Answer:
+        wanted = dict(pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair)
+        found = [
+            {"metadata": each["metadata"]} if metadata_only else each
+            for (place, _), each in sorted(self.objects.items())
+            if place == path and wanted.items() <= (each["metadata"].get("labels") or {}).items()
+        ]
+        return Answer(body={"metadata": {"resourceVersion": str(next(self._versions))}, "items": found})
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the path of a kind, and the name of an object if there is one."""
+    parts = path.split("/")
+    length = (5 if parts[1] == "api" else 6) if "namespaces" in parts else (4 if parts[1] == "api" else 5)
+    return "/".join(parts[: length + 1]), unquote(parts[length + 1]) if len(parts) > length + 1 else ""
+
+
+def _merge(target: Object, patch: Object) -> None:
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, dict) and isinstance(target.get(key), dict):
+            _merge(target[key], value)
+        else:
+            target[key] = value

@@ -1,0 +1,103 @@
+"""A watch misses no change, however its stream ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.cluster_access import ClusterAccess
+from tony.kube.errors import KubeError
+from tony.kube.resources import PODS
+from tony.kube.object_watch import Change, ObjectChange, ObjectWatch
+
+GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+
+
+def pod(name: str, version: int) -> Object:
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}}
+
+
+def event(kind: str, name: str, version: int) -> Object:
+    return {"type": kind, "object": pod(name, version)}
+
+
+def listing(version: int, *names: str) -> Answer:
+    return Answer(body={"metadata": {"resourceVersion": str(version)}, "items": [pod(name, version) for name in names]})
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer().serve() as found:
+        yield found
+
+
+def follow(server: ScriptedServer, lists: list[Answer], streams: list[Answer], expected: int) -> list[tuple[str, str]]:
+    """Return the first changes that a watch reports, as kind and name; the last answers are given again and again."""
+
+    def answer(request: Request) -> Answer:
+        answers = streams if "watch=1" in request.target else lists
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    server.answer = answer
+    changes: list[tuple[str, str]] = []
+
+    def on_change(change: ObjectChange) -> None:
+        changes.append((change.change.value, change.content["metadata"]["name"]))
+        if len(changes) == expected:
+            watch.stop()
+
+    client = ApiClient(ClusterAccess(server=server.url), give_up_seconds=0)
+    watch = ObjectWatch(client, PODS, {"job": "j"}, on_change, lambda _: None)
+    watch.run()
+    client.close()
+    return changes
+
+
+def test_changes_follow_the_list(server: ScriptedServer) -> None:
+    stream = Answer(lines=(event("ADDED", "b", 6), event("BOOKMARK", "", 9), event("DELETED", "a", 11)))
+    found = follow(server, [listing(5, "a")], [stream], 3)
+    assert found == [("present", "a"), ("present", "b"), ("deleted", "a")]
+    assert "resourceVersion=5" in server.requests[1].target
+
+
+def test_a_stream_that_ends_continues_where_it_was(server: ScriptedServer) -> None:
+    streams = [
+        Answer(lines=(event("ADDED", "b", 6), event("BOOKMARK", "", 9))),
+        Answer(lines=(event("ADDED", "c", 12),)),
+    ]
+    assert follow(server, [listing(5)], streams, 2) == [("present", "b"), ("present", "c")]
+    assert "resourceVersion=9" in server.requests[2].target
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [Answer(status=410, body={"reason": "Expired"}), Answer(lines=(GONE,)), Answer(lines=())],
+    ids=["status", "event", "empty"],
+)
+def test_an_expired_version_leads_to_a_new_list(server: ScriptedServer, expired: Answer) -> None:
+    lists = [listing(5, "a", "b"), listing(20, "b", "c")]
+    found = follow(server, lists, [expired, Answer(lines=(event("ADDED", "d", 21),))], 5)
+    assert found[:2] == [("present", "a"), ("present", "b")]
+    assert sorted(found[2:]) == [("deleted", "a"), ("present", "b"), ("present", "c")]
+
+
+def test_trouble_is_reported_until_it_ends(server: ScriptedServer) -> None:
+    lists = [Answer(is_lost=True), Answer(status=503, body={"message": "starting"}), listing(5, "a")]
+    server.answer = lambda request: lists.pop(0) if lists else Answer(lines=(event("ADDED", "b", 6),))
+    seen: list[KubeError | None] = []
+    done = threading.Event()
+    on_change: Callable[[ObjectChange], None] = lambda change: done.set() if change.change is Change.PRESENT else None  # noqa: E731
+    client = ApiClient(ClusterAccess(server=server.url), give_up_seconds=0)
+    watch = ObjectWatch(client, PODS, {"job": "j"}, on_change, seen.append)
+    thread = threading.Thread(target=watch.run)
+    thread.start()
+    assert done.wait(60)
+    watch.stop()
+    thread.join()
+    client.close()
+    assert [error is None for error in seen[:3]] == [False, False, True]
+    assert "starting" in str(seen[1])
