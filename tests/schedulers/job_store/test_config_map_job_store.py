@@ -1,0 +1,119 @@
+"""The files of a job in ConfigMaps: as in any other store, and nothing is left of what was replaced."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kube.fake_api import FakeApi
+from tests.kube.scripted_server import ScriptedServer
+from tony.errors import StorageError
+from tony.kube.api_client import ApiClient
+from tony.kube.cluster_access import ClusterAccess
+from tony.model.state_directory import build_segment_name
+from tony.schedulers.job_store import config_map_job_store
+from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+
+EVENTS = build_segment_name(1)
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def client(api: FakeApi) -> Iterator[ApiClient]:
+    with ScriptedServer().serve() as server:
+        server.answer = api.answer
+        found = ApiClient(ClusterAccess(server=server.url, namespace="ml"))
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def store(client: ApiClient) -> ConfigMapJobStore:
+    return ConfigMapJobStore(client, "job-1", "owner")
+
+
+def test_a_file_is_stored_replaced_and_deleted(store: ConfigMapJobStore, api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "new").write_bytes(b"second")
+    store.put("job.json", b"first")
+    store.put("job.json", tmp_path / "new")
+    assert store.read("job.json", 0, 100) == b"second"
+    assert store.read("job.json", 2, 3) == b"con"
+    found = store.list()["job.json"]
+    assert (found.size, store.find("job.json")) == (6, found)
+    store.delete("job.json")
+    store.delete("job.json")
+    assert (store.list(), store.find("job.json"), store.read("job.json", 0, 1)) == ({}, None, None)
+    assert not api.objects
+
+
+def test_a_large_file_has_several_objects(
+    store: ConfigMapJobStore, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_map_job_store, "_MAX_OBJECT_BYTES", 100)
+    data = bytes(range(256)) * 3
+    for _ in range(2):
+        store.put("metrics.db", data)
+        assert store.read("metrics.db", 0, 10_000) == data
+        assert len(api.list_names("configmaps")) == 3
+    monkeypatch.setattr(config_map_job_store, "MAX_FILE_BYTES", 100)
+    with pytest.raises(StorageError, match=r"metrics.db has \d+ packed bytes"):
+        store.put("metrics.db", data)
+    store.delete("metrics.db")
+    assert not api.objects
+
+
+def test_credentials_are_a_secret(store: ConfigMapJobStore, api: FakeApi) -> None:
+    store.put("access.json", b"secret")
+    assert api.list_names("secrets") == ["job-1.access.json"]
+    assert store.read("access.json", 0, 10) == b"secret"
+    assert "access.json" in store.list()
+
+
+def test_every_object_belongs_to_the_job(store: ConfigMapJobStore, api: FakeApi) -> None:
+    store.put("job.json", b"x")
+    store.open_log(EVENTS, 0.0, 100, lambda _: None).close(60)
+    for each in api.objects.values():
+        assert each["metadata"]["ownerReferences"] == [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "job-1", "uid": "owner"}
+        ]
+
+
+def test_a_log_is_read_while_it_grows_and_fenced(store: ConfigMapJobStore, client: ApiClient, api: FakeApi) -> None:
+    changed = threading.Event()
+    log = store.open_log(EVENTS, 0.0, 1000, lambda _: changed.set())
+    log.write(b"one\ntwo\n")
+    assert changed.wait(60)
+    assert store.read(EVENTS, 0, 100) == b"one\ntwo\n"
+    assert store.read(EVENTS, 4, 100) == b"two\n"
+    assert store.list()[EVENTS].size == 8
+    later = ConfigMapJobStore(client, "job-1", "owner")
+    found = later.take_over_log(EVENTS)
+    assert found is not None
+    assert (found.name, found.size) == ("events.1.closed.jsonl", 8)
+    assert later.read(found.name, 0, 100) == b"one\ntwo\n"
+    assert store.is_taken_over(EVENTS)
+    log.write(b"three\n")
+    log.close(60)
+    assert log.error is not None
+    assert later.read(found.name, 0, 100) == b"one\ntwo\n"
+
+
+def test_each_am_attempt_claims_a_number_of_its_own(client: ApiClient) -> None:
+    stores = [ConfigMapJobStore(client, "job-1") for _ in range(3)]
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda each=each: found.append(each.claim_attempt(build_segment_name)))
+        for each in stores
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [1, 2, 3]
