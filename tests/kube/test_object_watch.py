@@ -11,8 +11,8 @@ from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.errors import KubeError
-from tony.kube.resources import PODS
 from tony.kube.object_watch import Change, ObjectChange, ObjectWatch
+from tony.kube.resources import PODS
 
 GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
 

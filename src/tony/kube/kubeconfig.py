@@ -19,13 +19,13 @@ from urllib.request import getproxies, proxy_bypass
 from tony.errors import Problem
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.credentials import (
+    BearerTokenFile,
     CredentialSource,
     ExecCommand,
     ExecCredentials,
     FixedCredentials,
     LoginCredentials,
     NoCredentials,
-    BearerTokenFile,
     build_basic,
     build_bearer,
     describe_cluster_for_exec,

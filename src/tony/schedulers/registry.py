@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _BUILT_IN = {
     "local": "tony.schedulers.local.scheduler:LocalScheduler",
     "yarn": "tony.schedulers.yarn.scheduler:YarnScheduler",
+    "kubernetes": "tony.schedulers.kubernetes.scheduler:KubernetesScheduler",
 }
 _GROUP = "tony.schedulers"
 

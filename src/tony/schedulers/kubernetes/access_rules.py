@@ -1,0 +1,80 @@
+"""What a user and an AM may do in a namespace, compared with what tony needs. Pure, but for one request.
+
+Source: `SelfSubjectRulesReview` in k8s.io/api/authorization/v1/types.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.resources import RULES_REVIEWS
+
+
+@dataclass(frozen=True, slots=True)
+class NeededRule:
+    """Verbs on one kind of object.
+
+    Attributes:
+        resource: plural name, with a subresource: `pods/log`.
+    """
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+
+
+#: Who submits, follows and stops jobs.
+CLIENT_RULES: Sequence[NeededRule] = (
+    NeededRule("batch", "jobs", ("create", "get", "list", "patch", "delete")),
+    NeededRule("", "pods", ("create", "list", "delete", "deletecollection")),
+    NeededRule("", "pods/portforward", ("create",)),
+    NeededRule("", "secrets", ("create", "get", "list", "patch", "delete")),
+    NeededRule("", "configmaps", ("create", "get", "list", "patch", "delete")),
+)
+#: The service account of AMs.
+AM_RULES: Sequence[NeededRule] = (
+    NeededRule("batch", "jobs", ("get",)),
+    NeededRule("", "pods", ("create", "list", "watch", "delete")),
+    NeededRule("", "secrets", ("create", "get", "list", "patch", "delete")),
+    NeededRule("", "configmaps", ("create", "get", "list", "patch", "delete")),
+)
+
+
+def find_missing_rules(client: ApiClient) -> Sequence[str]:
+    """Return what the user may not do, such as `create pods`; nothing if the server cannot tell."""
+    body = {
+        "apiVersion": RULES_REVIEWS.api_version,
+        "kind": RULES_REVIEWS.kind,
+        "metadata": {},
+        "spec": {"namespace": client.namespace},
+    }
+    status = client.create(RULES_REVIEWS, body).get("status") or {}
+    if status.get("incomplete"):  # an authorizer that cannot list its rules
+        return ()
+    granted: Iterable[Object] = status.get("resourceRules") or ()
+    return [
+        f"{verb} {rule.resource}"
+        for rule in CLIENT_RULES
+        for verb in rule.verbs
+        if not any(_grants(each, rule, verb) for each in granted)
+    ]
+
+
+def _grants(granted: Mapping[str, list[str]], rule: NeededRule, verb: str) -> bool:
+    if granted.get("resourceNames"):
+        return False
+    needed = {"verbs": verb, "apiGroups": rule.group, "resources": rule.resource}
+    return all({"*", value} & set(granted.get(key) or ()) for key, value in needed.items())
+
+
+def format_role_command(account: str, namespace: str) -> str:
+    """Return the commands that give AMs what they need in a namespace, on one line."""
+    verbs = dict.fromkeys(verb for rule in AM_RULES for verb in rule.verbs)
+    kinds = [f"{rule.resource}.{rule.group}" if rule.group else rule.resource for rule in AM_RULES]
+    return (
+        f"kubectl -n {namespace} create serviceaccount {account}; "
+        f"kubectl -n {namespace} create role {account} --verb={','.join(verbs)} --resource={','.join(kinds)}; "
+        f"kubectl -n {namespace} create rolebinding {account} --role={account} --serviceaccount={namespace}:{account}"
+    )

@@ -1,0 +1,12 @@
+"""The capabilities of the Kubernetes scheduler."""
+
+from tony.schedulers.capabilities import Capabilities, RoleSetting
+
+CAPABILITIES = Capabilities(
+    gang=False,
+    same_host=False,
+    same_folder=False,
+    chooses=True,
+    enlists=True,
+    honours=frozenset(RoleSetting),
+)

@@ -1,0 +1,62 @@
+"""What the AM's pod finds in its Secret, and the paths and variables within all pods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from tony.model.codec import from_plain, to_plain
+from tony.model.strict_json import loads
+from tony.model.submission_record import JobRecord
+from tony.protocol.launch import JobCredentials
+
+#: Folders of a pod: a volume of its own, the job's staged objects, and its credentials.
+WORK = Path("/tony/work")
+OBJECTS = Path("/tony/objects")
+SECRET = Path("/tony/secret")
+#: Keys of the Secrets: the launch payload of the AM, and the credentials of executors.
+JOB_KEY = "job.json"
+CREDENTIALS_KEY = "credentials.json"
+#: Variables of a pod: its name, address and node; for a task's pod also the AM's address.
+POD_NAME, POD_IP, NODE_NAME = "TONY_POD_NAME", "TONY_POD_IP", "TONY_NODE_NAME"
+AM_ADDRESS = "TONY_AM_ADDRESS"
+MASTER = ("tony.am.container_main", "tony.schedulers.kubernetes.containers:KubernetesAmContainer")
+EXECUTOR = ("tony.executor.container_main", "tony.schedulers.kubernetes.containers:KubernetesExecutorContainer")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmPayload:
+    """The launch payload of the application master.
+
+    Attributes:
+        runtime: digest of the archive of tony itself.
+        objects: digest -> the number of pieces in which the object is stored.
+        owner: uid of the Job object.
+        namespace: of all objects.
+    """
+
+    record: JobRecord
+    credentials: JobCredentials = field(repr=False)
+    runtime: str
+    objects: Mapping[str, int]
+    owner: str
+    namespace: str
+
+
+def encode_payload(payload: object) -> bytes:
+    """Encode a payload as the content of a Secret."""
+    return json.dumps(to_plain(payload), separators=(",", ":")).encode()
+
+
+def decode_payload(kind: type[T], data: bytes) -> T:
+    """Decode a payload.
+
+    Raises:
+        ValueError: it is invalid.
+    """
+    return from_plain(kind, loads(data), ignore_unknown=True)

@@ -1,0 +1,258 @@
+"""The Kubernetes objects of a job. Pure, for golden tests and `--dry-run`.
+
+All of them are owned by one Job, whose pod is the AM; the pods of tasks are created by the AM. Pods pass the
+`restricted` Pod Security Standard.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tony.model.job_spec import MIB, JobSpec, Resources
+from tony.model.staged_files import StagedRole
+from tony.model.submission_record import JobRecord
+from tony.schedulers.job_store.config_map_job_store import JOB_LABEL
+from tony.schedulers.kubernetes.launch_payload import (
+    AM_ADDRESS,
+    EXECUTOR,
+    MASTER,
+    NODE_NAME,
+    OBJECTS,
+    POD_IP,
+    POD_NAME,
+    SECRET,
+    WORK,
+)
+from tony.schedulers.kubernetes.object_upload import CONTENT_KEY, build_piece_name
+from tony.schedulers.kubernetes.settings import KubernetesSettings
+
+Object = dict[str, Any]
+
+PART_LABEL, ROLE_LABEL = "tony.dev/part", "tony.dev/role"
+AM_PART, TASK_PART = "am", "task"
+CONTAINER_NAME = "tony"
+#: Exit code of an AM whose job has failed; with any other one but 0 it is started again.
+FAILED_EXIT_CODE = 42
+#: Memory of a container beyond that of its program: the executor stops a program at its limit before the kernel does.
+_EXECUTOR_MEMORY = 64 * MIB
+#: Pods of an AM that cannot even start.
+_MAX_AM_PODS = 20
+_GRACE_SECONDS = 10
+#: CPU of an AM, which is mostly idle: a tenth of a core.
+_AM_CPU = "100m"
+#: Extracts tony from the pieces of its archive, after it has checked their digest, and starts a module of it.
+_BOOT = """\
+import hashlib, io, os, sys, zipfile
+objects, work, digest, count, *module = sys.argv[1:]
+data = b"".join(open(f"{objects}/{digest}.{number}", "rb").read() for number in range(int(count)))
+if hashlib.sha256(data).hexdigest() != digest:
+    sys.exit("tony: its archive in the cluster is damaged: delete the ConfigMaps tony-" + digest[:40] + "-*")
+zipfile.ZipFile(io.BytesIO(data)).extractall(work + "/tony")
+os.chdir(work)
+os.execv(sys.executable, [sys.executable, "-I", "-S", work + "/tony/start.py", *module])
+"""
+
+
+def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[str, int]) -> Object:
+    """Return the Job of the AM, suspended.
+
+    Args:
+        runtime: digest and number of pieces of tony's archive.
+    """
+    pod = _build_pod_spec(record, settings, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
+    container = pod["containers"][0]
+    container["image"] = settings.image
+    container["command"] = _build_command(runtime, MASTER)
+    container["resources"]["requests"]["cpu"] = _AM_CPU
+    # The kubelet starts an AM again, in the same pod, that neither succeeded nor failed its job.
+    container["restartPolicy"] = "Never"
+    container["restartPolicyRules"] = [
+        {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0, FAILED_EXIT_CODE]}}
+    ]
+    pod["serviceAccountName"] = settings.service_account
+    pod["automountServiceAccountToken"] = True
+    pod["volumes"].append(_build_secret_volume(f"{record.job_id}-am"))
+    rules = [
+        {
+            "action": "FailJob",
+            "onExitCodes": {"containerName": CONTAINER_NAME, "operator": "In", "values": [FAILED_EXIT_CODE]},
+        },
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ]
+    labels = build_labels(record.job_id, AM_PART)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": record.job_id, "labels": labels, "annotations": {"tony.dev/name": record.spec.name}},
+        "spec": {
+            "suspend": True,
+            "backoffLimit": _MAX_AM_PODS,
+            "podFailurePolicy": {"rules": rules},
+            "ttlSecondsAfterFinished": int(settings.ttl),
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def build_task_pod(
+    record: JobRecord,
+    role: str,
+    name: str,
+    settings: KubernetesSettings,
+    *,
+    runtime: tuple[str, int],
+    pieces: Mapping[str, int],
+    am_address: str,
+    owner: str,
+    memory: int,
+    excluded: Sequence[str] = (),
+) -> Object:
+    """Return the pod of a task of a role.
+
+    Args:
+        pieces: digest -> number of pieces of each staged object of the job.
+        owner: uid of the Job.
+        memory: bytes, of the program.
+        excluded: nodes that it must not run on.
+    """
+    own = record.spec.effective_roles[role]
+    staged = record.staged.roles.get(role, StagedRole())
+    objects = {runtime[0]: runtime[1], **{item.digest: pieces[item.digest] for item in staged.items}}
+    resources = Resources(
+        memory=memory + _EXECUTOR_MEMORY,
+        vcores=own.resources.vcores,
+        gpus=own.resources.gpus,
+        others=own.resources.others,
+    )
+    pod = _build_pod_spec(record, settings, resources, objects)
+    container = pod["containers"][0]
+    container["image"] = own.image or settings.image
+    container["command"] = _build_command(runtime, EXECUTOR)
+    container["env"].append({"name": AM_ADDRESS, "value": am_address})
+    container["env"] += [{"name": key, "value": value} for key, value in record.spec.container_env.items()]
+    pod["automountServiceAccountToken"] = False
+    pod["volumes"].append(_build_secret_volume(f"{record.job_id}-x"))
+    labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
+    pod |= _build_placement(record.spec, role, labels, excluded)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels, "ownerReferences": [build_owner(record.job_id, owner)]},
+        "spec": pod,
+    }
+
+
+def build_labels(job: str, part: str) -> dict[str, str]:
+    """Return the labels of an object of a job."""
+    return {"app.kubernetes.io/managed-by": "tony", JOB_LABEL: job, PART_LABEL: part}
+
+
+def build_owner(job: str, uid: str) -> Object:
+    """Return the reference to the Job that owns an object. It needs no right to change the Job."""
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "blockOwnerDeletion": False}
+
+
+def build_pod_name_prefix(job: str, role: str) -> str:
+    """Return the beginning of the names of a role's pods, which must be DNS labels of 63 characters."""
+    return f"{job}-{re.sub('[^a-z0-9]+', '-', role.lower()).strip('-')[:20] or 'task'}"
+
+
+def _build_pod_spec(
+    record: JobRecord, settings: KubernetesSettings, resources: Resources, objects: Mapping[str, int]
+) -> Object:
+    container: Object = {
+        "name": CONTAINER_NAME,
+        "env": [
+            {"name": "HOME", "value": str(WORK)},
+            _build_field(POD_NAME, "metadata.name"),
+            _build_field(POD_IP, "status.podIP"),
+            _build_field(NODE_NAME, "spec.nodeName"),
+        ],
+        "resources": build_resources(settings, resources),
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "work", "mountPath": str(WORK)},
+            {"name": "objects", "mountPath": str(OBJECTS), "readOnly": True},
+            {"name": "secret", "mountPath": str(SECRET), "readOnly": True},
+            {"name": "shm", "mountPath": "/dev/shm"},
+        ],
+    }
+    if settings.pull_policy:
+        container["imagePullPolicy"] = settings.pull_policy
+    pod: Object = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": int(record.spec.stop_grace) + _GRACE_SECONDS,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": settings.run_as_user,
+            "runAsGroup": settings.run_as_user,
+            "fsGroup": settings.run_as_user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [
+            {"name": "work", "emptyDir": {}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": resources.memory // 2}},
+            {"name": "objects", "projected": {"sources": _build_sources(objects)}},
+        ],
+    }
+    if settings.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
+    if settings.priority_class:
+        pod["priorityClassName"] = settings.priority_class
+    return pod
+
+
+def build_resources(settings: KubernetesSettings, resources: Resources) -> Object:
+    """Return requests and limits: memory and devices are limits, CPUs may be exceeded while others do not use them."""
+    devices = {name: str(count) for name, count in resources.others.items()}
+    if resources.gpus:
+        devices.setdefault(settings.gpu_resource, str(resources.gpus))
+    limits = {"memory": str(resources.memory), **devices}
+    return {"requests": {"cpu": str(resources.vcores), **limits}, "limits": limits}
+
+
+def _build_placement(spec: JobSpec, role: str, labels: Mapping[str, str], excluded: Sequence[str]) -> Object:
+    own = spec.effective_roles[role]
+    placement: Object = {}
+    if own.node_label:
+        key, _, value = own.node_label.partition("=")
+        placement["nodeSelector"] = {key: value}
+    affinity: Object = {}
+    if excluded:
+        nodes = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(excluded)}]}
+        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [nodes]}}
+    if own.spread:
+        others = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [others]}
+    return placement | ({"affinity": affinity} if affinity else {})
+
+
+def _build_command(runtime: tuple[str, int], module: Sequence[str]) -> list[str]:
+    digest, count = runtime
+    return ["python3", "-I", "-S", "-c", _BOOT, str(OBJECTS), str(WORK), digest, str(count), *module]
+
+
+def _build_field(name: str, path: str) -> Object:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _build_sources(objects: Mapping[str, int]) -> list[Object]:
+    return [
+        {
+            "configMap": {
+                "name": build_piece_name(digest, number),
+                "items": [{"key": CONTENT_KEY, "path": f"{digest}.{number}"}],
+            }
+        }
+        for digest, count in objects.items()
+        for number in range(count)
+    ]
+
+
+def _build_secret_volume(name: str) -> Object:
+    return {"name": "secret", "secret": {"secretName": name, "defaultMode": 0o400}}

@@ -1,0 +1,165 @@
+"""What the status of a pod says: it waits, it can never start, it has ended and why. Pure.
+
+Sources, of Kubernetes v1.36: reasons of the condition DisruptionTarget in pkg/scheduler/framework/preemption,
+pkg/kubelet/eviction, pkg/controller/tainteviction, pkg/controller/podgc, pkg/registry/core/pod/storage/eviction.go;
+waiting reasons in pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tony.kube.api_client import Object
+from tony.model.failure import ClusterKill
+from tony.schedulers.kubernetes.manifests import CONTAINER_NAME
+from tony.units import format_size, parse_size
+
+#: Reasons of a disruption -> why the pod ended, whether it is a preemption, and whether its node may be lost.
+_DISRUPTIONS: Mapping[str, tuple[str, ClusterKill]] = {
+    "PreemptionByScheduler": ("it was preempted for a pod of higher priority", ClusterKill.PREEMPTED),
+    "PreemptionByKubeScheduler": ("it was preempted for a pod of higher priority", ClusterKill.PREEMPTED),
+    "EvictionByEvictionAPI": ("it was evicted: its node is being drained", ClusterKill.OTHER),
+    "DeletionByTaintManager": ("its node has a taint that it does not tolerate", ClusterKill.OTHER),
+    "DeletionByPodGC": ("its node was lost", ClusterKill.OTHER),
+    "TerminationByKubelet": ("its node ran out of resources", ClusterKill.OTHER),
+}
+#: Reasons for which a container waits, and never starts without a change of the job or the cluster.
+_CANNOT_START = frozenset(
+    {
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "RunContainerError",
+    }
+)
+#: The same, but they may pass: a registry that does not answer.
+_CANNOT_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
+#: Marks of an eviction that is the job's own fault.
+_OWN_STORAGE = ("ephemeral local storage usage exceeds", "Usage of EmptyDir volume")
+#: Messages of a taint of a node that does not answer, whose pods may still run.
+_LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+_MAX_CHARACTERS = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodEnd:
+    """Why a pod ended.
+
+    Attributes:
+        cause: one sentence.
+        is_blameless: it was not the job's fault.
+        kill: set if the cluster killed it.
+        is_unconfirmed: its node is lost, so that its program may still run.
+    """
+
+    cause: str
+    is_blameless: bool = False
+    kill: ClusterKill | None = None
+    is_unconfirmed: bool = False
+
+
+def is_scheduled(pod: Object) -> bool:
+    """Return True if the pod has a node."""
+    return bool(pod.get("spec", {}).get("nodeName")) and bool(pod.get("status", {}).get("phase"))
+
+
+def has_ended(pod: Object) -> bool:
+    """Return True if the pod has no process left, or its node is lost."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
+def find_pending_reason(pod: Object) -> str:
+    """Return the scheduler's words for why a pod has no node; empty if it has one, or there is no reason yet."""
+    condition = _find_condition(pod, "PodScheduled")
+    if condition is None or condition.get("status") != "False":
+        return ""
+    return _clean(condition.get("message") or condition.get("reason") or "")
+
+
+def find_start_failure(pod: Object) -> tuple[str, bool] | None:
+    """Return why the container cannot start, and whether that may pass; None if it may start."""
+    waiting = _get_container(pod).get("state", {}).get("waiting") or {}
+    reason, message = waiting.get("reason", ""), _clean(waiting.get("message") or "")
+    if reason not in _CANNOT_START | _CANNOT_PULL:
+        return None
+    return f"{reason}: {message}" if message else reason, reason in _CANNOT_PULL
+
+
+def explain_end(pod: Object) -> PodEnd:
+    """Return why a pod has ended, or was deleted."""
+    status = pod.get("status", {})
+    message = _clean(status.get("message") or "")
+    terminated = _get_container(pod).get("state", {}).get("terminated") or {}
+    if terminated.get("reason") == "OOMKilled":
+        limit = _find_memory_limit(pod)
+        return PodEnd(
+            cause=f"the kernel killed it at its memory limit{limit}: request more with `memory`",
+            kill=ClusterKill.MEMORY_LIMIT,
+        )
+    disruption = _find_condition(pod, "DisruptionTarget")
+    if disruption and disruption.get("status") == "True":
+        return _explain_disruption(disruption, message)
+    if status.get("reason") == "Evicted":
+        return PodEnd(cause=f"its node evicted it: {message}", is_blameless=not _is_own_storage(message))
+    if status.get("reason") == "DeadlineExceeded":
+        return PodEnd(cause="its time limit in the cluster was exceeded", kill=ClusterKill.OTHER)
+    if status.get("reason") == "NodeLost" or terminated.get("reason") == "ContainerStatusUnknown":
+        return PodEnd(cause="its node was lost", is_blameless=True, kill=ClusterKill.OTHER, is_unconfirmed=True)
+    if not terminated:
+        return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)
+    return PodEnd(cause=_explain_exit(terminated))
+
+
+def _explain_disruption(condition: Object, message: str) -> PodEnd:
+    reason = condition.get("reason", "")
+    cause, kill = _DISRUPTIONS.get(reason, (f"the cluster ended it ({_clean(reason)})", ClusterKill.OTHER))
+    text = _clean(condition.get("message") or "") or message
+    is_lost = reason == "DeletionByPodGC" or any(taint in text for taint in _LOST_TAINTS)
+    return PodEnd(
+        cause=f"{cause}: {text}" if text else cause,
+        is_blameless=not _is_own_storage(message or text),
+        kill=kill,
+        is_unconfirmed=is_lost,
+    )
+
+
+def _explain_exit(terminated: Object) -> str:
+    code, signal = terminated.get("exitCode", 0), terminated.get("signal")
+    if not code:
+        return "its executor exited"
+    how = f"was killed by signal {signal or code - 128}" if signal or code > 128 else f"exited with exit code {code}"
+    last = _clean(terminated.get("message") or "")
+    return f"its executor {how}{f': {last}' if last else ''}"
+
+
+def _find_memory_limit(pod: Object) -> str:
+    for container in pod.get("spec", {}).get("containers") or ():
+        limit = (container.get("resources", {}).get("limits") or {}).get("memory", "")
+        if container.get("name") == CONTAINER_NAME and limit:
+            return f" ({format_size(int(limit)) if limit.isdecimal() else parse_size(limit) or limit})"
+    return ""
+
+
+def _is_own_storage(message: str) -> bool:
+    return any(mark in message for mark in _OWN_STORAGE)
+
+
+def _get_container(pod: Object) -> Object:
+    for each in pod.get("status", {}).get("containerStatuses") or ():
+        if each.get("name") == CONTAINER_NAME:
+            return dict(each)
+    return {}
+
+
+def _find_condition(pod: Object, kind: str) -> dict[str, Any] | None:
+    return next((each for each in pod.get("status", {}).get("conditions") or () if each.get("type") == kind), None)
+
+
+def _clean(text: str) -> str:
+    """Return remote text on one line, without control characters, bounded."""
+    line = " ".join(text.split())
+    line = "".join(char if char.isprintable() else "?" for char in line)
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}..."

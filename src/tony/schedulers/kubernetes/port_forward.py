@@ -1,0 +1,110 @@
+"""Connections from the client's machine to a port of a pod, through the API server: a WebSocket for each.
+
+Protocol `v4.channel.k8s.io`: the first byte of each binary message is its channel, 0 for data and 1 for errors; the
+first message of each channel has the port, as two bytes, low one first. Source: k8s.io/cri-streaming v0.36.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
+
+from tony.kube.api_client import ApiClient
+from tony.kube.errors import UnreachableError, build_api_error
+from tony.kube.resources import PODS
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+_PROTOCOL = "v4.channel.k8s.io"
+_DATA, _ERROR = 0, 1
+_READ_BYTES = 1 << 16
+_MAX_MESSAGE_BYTES = 1 << 22
+#: Seconds between two pings: some API servers end idle connections after four minutes.
+_PING_SECONDS = 30.0
+_log = logging.getLogger(__name__)
+
+
+def forward_port(client: ApiClient, pod: str, port: int) -> socket.socket:
+    """Return a connected, non-blocking socket that leads to a port of a pod. Threads copy until either side closes.
+
+    Raises:
+        KubeError: the pod cannot be reached.
+    """
+    stream = _connect(client, pod, port)
+    local_end, remote_end = socket.socketpair()
+    for copy in (_copy_to_pod, _copy_from_pod):
+        threading.Thread(target=copy, args=(stream, remote_end), name="port-forward", daemon=True).start()
+    local_end.setblocking(False)
+    return local_end
+
+
+def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
+    from websockets.exceptions import InvalidHandshake, InvalidStatus  # late: only clients have this library
+    from websockets.sync.client import connect
+    from websockets.typing import Subprotocol
+
+    sock, headers = client.open_socket()
+    server = urlsplit(client.access.server)
+    path = f"{server.path.rstrip('/')}{PODS.build_path(client.namespace, pod, 'portforward')}"
+    what = f"forward port {port} of pods/{pod}"
+    try:
+        # `ws`, not `wss`: the socket encrypts already.
+        return contextlib.ExitStack().enter_context(
+            connect(
+                f"ws://{server.netloc}{path}?{urlencode({'ports': port})}",
+                sock=sock,
+                subprotocols=[Subprotocol(_PROTOCOL)],
+                additional_headers=_to_pairs(headers),
+                compression=None,
+                max_size=_MAX_MESSAGE_BYTES,
+                ping_interval=_PING_SECONDS,
+            )
+        )
+    except InvalidStatus as error:
+        sock.close()
+        text = (error.response.body or b"").decode(errors="replace")
+        raise build_api_error(what, error.response.status_code, {"message": text}) from None
+    except (InvalidHandshake, OSError, EOFError) as error:
+        sock.close()
+        raise UnreachableError(f"{what}: {error}") from None
+
+
+def _to_pairs(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return list(headers.items())
+
+
+def _copy_to_pod(stream: ClientConnection, remote_end: socket.socket) -> None:
+    from websockets.exceptions import ConnectionClosed
+
+    with contextlib.suppress(OSError, ConnectionClosed):
+        while data := remote_end.recv(_READ_BYTES):
+            stream.send(bytes([_DATA]) + data)
+    stream.close()
+
+
+def _copy_from_pod(stream: ClientConnection, remote_end: socket.socket) -> None:
+    from websockets.exceptions import ConnectionClosed
+
+    announced: set[int] = set()
+    with contextlib.suppress(OSError, ConnectionClosed):
+        for message in stream:
+            if not isinstance(message, bytes) or not message:
+                continue
+            channel, data = message[0], message[1:]
+            if channel not in announced:  # the port
+                announced.add(channel)
+            elif channel == _ERROR:
+                _log.info("port-forward ended: %s", data[:300].decode(errors="replace"))
+                break
+            elif channel == _DATA:
+                remote_end.sendall(data)
+    with contextlib.suppress(OSError):
+        remote_end.shutdown(socket.SHUT_RDWR)
+    remote_end.close()
+    stream.close()

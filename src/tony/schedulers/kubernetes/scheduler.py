@@ -1,0 +1,17 @@
+"""The scheduler `kubernetes`."""
+
+from __future__ import annotations
+
+from tony.model.state_directory import Home
+from tony.schedulers.client_interface import Scheduler, Submitter
+
+
+class KubernetesScheduler(Scheduler):
+    """Creates the client's half. `KubernetesAmContainer` creates the other from the launch payload."""
+
+    name = "kubernetes"
+
+    def create_submitter(self, home: Home) -> Submitter:
+        from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
+
+        return KubernetesSubmitter(home)

@@ -1,0 +1,362 @@
+"""The client's half of the Kubernetes scheduler: checks, creates the objects of a job, finds the job again.
+
+The Job is created suspended and owns everything else; it is released last. So an interrupted submission leaves nothing
+that runs, and deleting the Job deletes all.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from tony.errors import ConfigError, Problem, SchedulerError
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.errors import KubeApiError, KubeError
+from tony.kube.kubeconfig import KubeconfigError
+from tony.kube.resources import JOBS, PODS, SECRETS, SERVICE_ACCOUNTS
+from tony.linux.thread_pools import to_thread
+from tony.model.codec import Json, from_plain
+from tony.model.job_spec import JobSpec
+from tony.model.staged_files import StagedJob
+from tony.model.state_directory import Home, JobFolder
+from tony.model.states import JobState
+from tony.model.submission_record import RECORD_VERSION, JobRecord
+from tony.protocol.launch import JobCredentials
+from tony.rpc.am_address import TlsAddress, parse
+from tony.schedulers.capabilities import Capabilities
+from tony.schedulers.client_interface import ApplicationStatus, ListEntry, PreparedJob, Submitter
+from tony.schedulers.job_store.config_map_job_store import JOB_LABEL, ConfigMapJobStore
+from tony.schedulers.job_store.record_download import RecordDownload
+from tony.schedulers.kubernetes import pod_ends
+from tony.schedulers.kubernetes.access_rules import find_missing_rules, format_role_command
+from tony.schedulers.kubernetes.capabilities import CAPABILITIES
+from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
+from tony.schedulers.kubernetes.manifests import (
+    AM_PART,
+    PART_LABEL,
+    TASK_PART,
+    build_job,
+    build_labels,
+    build_owner,
+    build_task_pod,
+)
+from tony.schedulers.kubernetes.object_upload import count_pieces, upload_objects
+from tony.schedulers.kubernetes.port_forward import forward_port
+from tony.schedulers.kubernetes.settings import KubernetesSettings, read_settings
+from tony.schedulers.settings_schema import load_recorded_values
+from tony.schedulers.shipping.code_archives import store_runtime
+from tony.storage.cache.object_cache import Cache
+
+_MANAGED = "app.kubernetes.io/managed-by"
+#: In dry runs, for what only a submission knows: the Job's uid, tony's archive, the AM's address.
+_UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
+_NO_RUNTIME = ("0" * 64, 1)
+_NO_ADDRESS = "tls:0.0.0.0:0"
+_MAX_ADDRESS_BYTES = 1 << 16
+
+
+class KubernetesSubmitter(Submitter):
+    """Jobs as Kubernetes Jobs of one namespace."""
+
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    # --- before ---------------------------------------------------------------------------------------------------
+
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        settings, problems = read_settings(spec.scheduler_settings)
+        if problems:
+            return problems
+        missing = [name for name, role in spec.effective_roles.items() if not (role.image or settings.image)]
+        if missing or not settings.image:
+            text = "Kubernetes needs an image with Python 3.11 or later for all pods, that of the AM included"
+            return [Problem(key="scheduler.kubernetes.image", message=f"{text}. Set it, such as python:3.12-slim.")]
+        try:
+            with contextlib.closing(create_client(settings)) as client:
+                return _find_problems(client, spec, settings)
+        except KubeconfigError as error:
+            return [error.problem]
+        except KubeError as error:
+            return [Problem(key="scheduler.name", value="kubernetes", message=str(error))]
+
+    def render(self, job: PreparedJob) -> Json:
+        record = job.record
+        settings, _ = read_settings(record.spec.scheduler_settings)
+        return {
+            "scheduler": "kubernetes",
+            "job": build_job(record, settings, _NO_RUNTIME),
+            "pods": {role: _build_trial_pod(record, role, settings) for role in record.spec.effective_roles},
+        }
+
+    # --- submitting -----------------------------------------------------------------------------------------------
+
+    async def submit(self, job: PreparedJob) -> None:
+        settings, _ = read_settings(job.record.spec.scheduler_settings)
+        await to_thread(self._submit, job, settings)
+
+    def _submit(self, job: PreparedJob, settings: KubernetesSettings) -> None:
+        name = job.record.job_id
+        if job.record.framework_path:
+            text = "on Kubernetes only the frameworks of tony itself can be used"
+            raise ConfigError([Problem(key="framework", value=job.record.spec.framework, message=text)])
+        cache = Cache(job.home.cache)
+        stored = store_runtime(cache)
+        items = [item for role in job.record.staged.roles.values() for item in role.items]
+        paths = {digest: cache.find_object(digest) for digest in (stored.digest, *(item.digest for item in items))}
+        runtime = (stored.digest, count_pieces(stored.size))
+        client = create_client(settings)
+        with contextlib.closing(client), _deleting_on_failure(client, name):
+            upload_objects(client, paths)
+            created = client.create(JOBS, build_job(job.record, settings, runtime))
+            credentials = from_plain(
+                JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True
+            )
+            payload = AmPayload(
+                record=job.record,
+                credentials=credentials,
+                runtime=runtime[0],
+                objects={runtime[0]: runtime[1], **_count_object_pieces(job.record.staged)},
+                owner=str(created["metadata"]["uid"]),
+                namespace=client.namespace,
+            )
+            _create_secret(client, name, f"{name}-am", payload.owner, JOB_KEY, encode_payload(payload))
+            _create_secret(
+                client, name, f"{name}-x", payload.owner, CREDENTIALS_KEY, encode_payload(credentials.executors)
+            )
+            client.patch(JOBS, name, {"spec": {"suspend": False}})
+
+    # --- after ----------------------------------------------------------------------------------------------------
+
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        return None  # the API server would have to be asked, which `application_status` does
+
+    async def application_status(self, job_id: str) -> ApplicationStatus | None:
+        return await to_thread(self._find_status, job_id)
+
+    def _find_status(self, job_id: str) -> ApplicationStatus:
+        with contextlib.closing(self._create_client(job_id)) as client:
+            try:
+                job = client.get(JOBS, job_id)
+            except KubeApiError as error:
+                if error.is_missing:
+                    return ApplicationStatus(alive=False, note="its Job was deleted from the cluster")
+                raise
+            pod = _find_am_pod(client, job_id)
+            am = _read_am_address(client, job_id)
+        status = job.get("status") or {}
+        conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
+        if "Complete" in conditions:
+            return ApplicationStatus(alive=False, result=JobState.SUCCEEDED)
+        if failed := conditions.get("Failed"):
+            return ApplicationStatus(alive=False, note=str(failed.get("message") or ""), given_up=True)
+        note = _describe_pending(pod) if pod else ""
+        return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
+
+    async def fetch(self, folder: JobFolder) -> None:
+        await to_thread(self._fetch, folder)
+
+    def _fetch(self, folder: JobFolder) -> None:
+        client = self._create_client(folder.job_id)
+        RecordDownload(ConfigMapJobStore(client, folder.job_id), folder).fetch()
+
+    async def dial(self, folder: JobFolder, address: str) -> socket.socket:
+        return await to_thread(self._dial, folder, address)
+
+    def _dial(self, folder: JobFolder, address: str) -> socket.socket:
+        target = parse(address)
+        assert isinstance(target, TlsAddress)
+        client = self._create_client(folder.job_id)
+        try:
+            pod = _find_am_pod(client, folder.job_id)
+            if pod is None:
+                raise ConnectionRefusedError("the application master has no pod")
+            return forward_port(client, str(pod["metadata"]["name"]), target.port)
+        except KubeError as error:
+            raise OSError(str(error)) from error
+        finally:
+            client.close()
+
+    async def sweep(self, folder: JobFolder) -> None:
+        await self.withdraw(folder, "its application master is no longer running")
+
+    async def withdraw(self, folder: JobFolder, reason: str) -> None:
+        await to_thread(self._withdraw, folder.job_id)
+
+    def _withdraw(self, job_id: str) -> None:
+        """Suspend the Job, which deletes its pod, and delete the pods of tasks; the history stays."""
+        with contextlib.closing(self._create_client(job_id)) as client:
+            with contextlib.suppress(KubeApiError):
+                client.patch(JOBS, job_id, {"spec": {"suspend": True}})
+            client.delete_collection(PODS, labels={JOB_LABEL: job_id, PART_LABEL: TASK_PART})
+
+    async def store_kill_request(self, folder: JobFolder) -> None:
+        client = self._create_client(folder.job_id)
+        await to_thread(
+            RecordDownload(ConfigMapJobStore(client, folder.job_id), folder).store_request, folder.kill_request
+        )
+
+    async def list_jobs(self) -> Sequence[ListEntry]:
+        return await to_thread(self._list_jobs)
+
+    def _list_jobs(self) -> Sequence[ListEntry]:
+        with contextlib.closing(create_client(KubernetesSettings())) as client:
+            found = client.list(JOBS, labels={_MANAGED: "tony"}).items
+        return [_build_list_entry(job) for job in found]
+
+    def find_logs_command(self, job_id: str) -> str:
+        return f"kubectl logs -l {JOB_LABEL}={job_id} --all-containers"
+
+    def _create_client(self, job_id: str) -> ApiClient:
+        settings, _ = read_settings(load_recorded_values(self._home.job(job_id)))
+        try:
+            return create_client(settings)
+        except KubeconfigError as error:
+            raise SchedulerError(str(error)) from error
+
+
+def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
+    """Return missing rights, a missing service account, and objects that the API server would refuse."""
+    if missing := find_missing_rules(client):
+        text = f"you may not {', '.join(missing)} in namespace {client.namespace}; ask its administrator"
+        return [Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)]
+    try:
+        client.get(SERVICE_ACCOUNTS, settings.service_account)
+    except KubeApiError as error:
+        if error.is_missing:
+            command = format_role_command(settings.service_account, client.namespace)
+            text = f"namespace {client.namespace} has no such service account. Its administrator runs once: {command}"
+            return [Problem(key="scheduler.kubernetes.service_account", value=settings.service_account, message=text)]
+        if error.status != 403:  # it may well be there
+            raise
+    record = _build_trial_record(spec)
+    job = build_job(record, settings, _NO_RUNTIME)
+    trials = [("", JOBS, job)]
+    trials += [(role, PODS, _build_trial_pod(record, role, settings)) for role in spec.effective_roles]
+    problems = []
+    for role, resource, body in trials:
+        try:
+            client.create(resource, body, dry_run=True)
+        except KubeApiError as error:
+            if error.is_passing or "exceeded quota" in error.text:  # it waits
+                continue
+            key = f"roles.{role}" if role else "scheduler.kubernetes"
+            problems.append(Problem(key=key, message=f"the API server refuses it: {error.text}"))
+    return problems
+
+
+def _build_trial_record(spec: JobSpec) -> JobRecord:
+    """Return a record of a job that is not submitted."""
+    return JobRecord(
+        version=RECORD_VERSION,
+        job_id=f"tony-trial-{os.urandom(4).hex()}",
+        user="",
+        host="",
+        submitted=0.0,
+        tony_version="",
+        spec=spec,
+        staged=StagedJob(),
+        framework_module="",
+    )
+
+
+def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings) -> Object:
+    return build_task_pod(
+        record,
+        role,
+        f"{record.job_id}-0",
+        settings,
+        runtime=_NO_RUNTIME,
+        pieces=_count_object_pieces(record.staged),
+        am_address=_NO_ADDRESS,
+        owner=_UNKNOWN_UID,
+        memory=record.spec.effective_roles[role].resources.memory,
+    )
+
+
+@contextlib.contextmanager
+def _deleting_on_failure(client: ApiClient, name: str) -> Iterator[None]:
+    """Delete the Job, and all that it owns, if its submission fails."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(KubeError):
+            client.delete(JOBS, name)
+        raise
+
+
+def _count_object_pieces(staged: StagedJob) -> Mapping[str, int]:
+    return {item.digest: count_pieces(item.size) for role in staged.roles.values() for item in role.items}
+
+
+def _create_secret(client: ApiClient, job: str, name: str, owner: str, key: str, content: bytes) -> None:
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "labels": build_labels(job, "secret"), "ownerReferences": [build_owner(job, owner)]},
+        "immutable": True,
+        "data": {key: base64.b64encode(content).decode()},
+    }
+    client.create(SECRETS, body)
+
+
+def _find_am_pod(client: ApiClient, job_id: str) -> Object | None:
+    """Return the newest pod of the AM that has not ended."""
+    pods = client.list(PODS, labels={JOB_LABEL: job_id, PART_LABEL: AM_PART}).items
+    running = [pod for pod in pods if not pod_ends.has_ended(pod) and not pod["metadata"].get("deletionTimestamp")]
+    return max(running, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
+
+
+def _read_am_address(client: ApiClient, job_id: str) -> ApplicationStatus:
+    """Return where the AM listens, as it has written it; without an address if it has not yet."""
+    stored = ConfigMapJobStore(client, job_id).read("am.json", 0, _MAX_ADDRESS_BYTES)
+    try:
+        found = json.loads(stored or b"{}")
+        return ApplicationStatus(
+            alive=True,
+            address=str(found.get("address", "")),
+            attempt=int(found.get("attempt", 0)),
+            dialed_by=str(found.get("dialed_by", "")),
+        )
+    except (ValueError, TypeError, AttributeError):
+        return ApplicationStatus(alive=True)
+
+
+def _describe_pending(pod: Object) -> str:
+    if reason := pod_ends.find_pending_reason(pod):
+        return reason
+    failure = pod_ends.find_start_failure(pod)
+    return failure[0] if failure else ""
+
+
+def _build_list_entry(job: Object) -> ListEntry:
+    metadata, status = job["metadata"], job.get("status") or {}
+    conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
+    state = JobState.RUNNING
+    if "Complete" in conditions:
+        state = JobState.SUCCEEDED
+    elif "Failed" in conditions:
+        state = JobState.FAILED
+    ended = next((each.get("lastTransitionTime") for each in conditions.values()), None)
+    return ListEntry(
+        job=str(metadata["name"]),
+        name=str((metadata.get("annotations") or {}).get("tony.dev/name", "")),
+        state=state,
+        user="",
+        submitted=_parse_time(str(metadata["creationTimestamp"])),
+        ended=_parse_time(ended) if ended and state.ended else None,
+        exit_code=0 if state is JobState.SUCCEEDED else None,
+        reason=str(conditions["Failed"].get("message") or "") if state is JobState.FAILED else "",
+    )
+
+
+def _parse_time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,85 @@
+"""The status of a pod becomes a sentence, and says whose fault it was."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tony.kube.api_client import Object
+from tony.model.failure import ClusterKill
+from tony.schedulers.kubernetes.pod_ends import explain_end, find_pending_reason, find_start_failure
+
+LIMIT = {"containers": [{"name": "tony", "resources": {"limits": {"memory": str(256 << 20)}}}]}
+
+
+def ended(state: Object | None = None, **status: object) -> Object:
+    statuses = [] if state is None else [{"name": "tony", "state": {"terminated": state}}]
+    return {"spec": LIMIT, "status": {"phase": "Failed", "containerStatuses": statuses, **status}}
+
+
+def disrupted(reason: str, message: str = "", **status: object) -> Object:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    return ended({"exitCode": 143}, conditions=[condition], **status)
+
+
+@pytest.mark.parametrize(
+    ("pod", "cause", "is_blameless", "kill"),
+    [
+        (ended({"exitCode": 0}), "its executor exited", False, None),
+        (ended({"exitCode": 3, "message": "no space\nleft"}), "exited with exit code 3: no space left", False, None),
+        (ended({"exitCode": 137}), "was killed by signal 9", False, None),
+        (ended({"exitCode": 137, "reason": "OOMKilled"}), "memory limit (256", False, ClusterKill.MEMORY_LIMIT),
+        (disrupted("PreemptionByScheduler", "by pod x"), "preempted .*: by pod x", True, ClusterKill.PREEMPTED),
+        (disrupted("EvictionByEvictionAPI"), "its node is being drained", True, ClusterKill.OTHER),
+        (disrupted("TerminationByKubelet", "low on memory"), "ran out of resources: low on", True, ClusterKill.OTHER),
+        (disrupted("Unheard\x1bOf"), r"the cluster ended it \(Unheard\?Of\)", True, ClusterKill.OTHER),
+        (
+            disrupted("TerminationByKubelet", message="Pod ephemeral local storage usage exceeds the total limit"),
+            "ephemeral local storage",
+            False,
+            ClusterKill.OTHER,
+        ),
+        (ended(reason="Evicted", message="The node was low on resource: memory"), "low on resource", True, None),
+        (ended(reason="DeadlineExceeded"), "time limit", False, ClusterKill.OTHER),
+        (ended(), "its pod was deleted", True, ClusterKill.OTHER),
+    ],
+)
+def test_a_pod_ends(pod: Object, cause: str, is_blameless: bool, kill: ClusterKill | None) -> None:
+    found = explain_end(pod)
+    assert re.search(cause.replace("(256", r"\(256"), found.cause), found.cause
+    assert (found.is_blameless, found.kill, found.is_unconfirmed) == (is_blameless, kill, False)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        disrupted("DeletionByPodGC"),
+        disrupted("DeletionByTaintManager", "taint node.kubernetes.io/unreachable"),
+        ended(reason="NodeLost"),
+        ended({"exitCode": 137, "reason": "ContainerStatusUnknown"}),
+    ],
+)
+def test_programs_on_a_lost_node_may_still_run(pod: Object) -> None:
+    assert explain_end(pod).is_unconfirmed
+
+
+def test_a_pod_that_waits_has_the_words_of_the_scheduler() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/5 nodes:\n 3 busy"}
+    assert find_pending_reason({"status": {"conditions": [condition]}}) == "0/5 nodes: 3 busy"
+    assert find_pending_reason({"status": {"conditions": [{**condition, "status": "True"}]}}) == ""
+    assert find_pending_reason({"status": {}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("ErrImageNeverPull", ("ErrImageNeverPull: no image x", False)),
+        ("ImagePullBackOff", ("ImagePullBackOff: no image x", True)),
+        ("ContainerCreating", None),
+    ],
+)
+def test_a_container_that_cannot_start_is_found(reason: str, expected: tuple[str, bool] | None) -> None:
+    waiting = {"reason": reason, "message": "no image x"}
+    pod = {"status": {"containerStatuses": [{"name": "tony", "state": {"waiting": waiting}}]}}
+    assert find_start_failure(pod) == expected

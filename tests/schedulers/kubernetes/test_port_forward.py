@@ -1,0 +1,73 @@
+"""Bytes pass through a WebSocket as the API server frames them, in both directions, until either side closes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from websockets.sync.server import Server, ServerConnection, serve
+from websockets.typing import Subprotocol
+
+from tony.kube.api_client import ApiClient
+from tony.kube.cluster_access import ClusterAccess
+from tony.kube.errors import KubeApiError, UnreachableError
+from tony.schedulers.kubernetes.port_forward import forward_port
+
+
+def _echo(stream: ServerConnection) -> None:
+    assert stream.request
+    assert stream.request.path == "/api/v1/namespaces/ml/pods/am/portforward?ports=7070"
+    for channel in (0, 1):
+        stream.send(bytes([channel]) + (7070).to_bytes(2, "little"))
+    for message in stream:
+        assert isinstance(message, bytes)
+        assert message[:1] == b"\0"
+        stream.send(message)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serve(_echo, "127.0.0.1", 0, subprotocols=[Subprotocol("v4.channel.k8s.io")]) as found:
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def create_client(port: int) -> ApiClient:
+    return ApiClient(ClusterAccess(server=f"http://127.0.0.1:{port}", namespace="ml"), give_up_seconds=0)
+
+
+def test_bytes_pass_in_both_directions(server: Server) -> None:
+    found = forward_port(create_client(server.socket.getsockname()[1]), "am", 7070)
+    found.settimeout(60)
+    with found:
+        data = bytes(range(256)) * 1000
+        threading.Thread(target=found.sendall, args=(data,)).start()
+        received = b""
+        while len(received) < len(data):
+            received += found.recv(1 << 16)
+        assert received == data
+
+
+def test_a_refusal_has_the_words_of_the_server(server: Server) -> None:
+    def refuse(connection: ServerConnection, request: object) -> object:
+        return connection.respond(403, 'User "ann" cannot create pods/portforward')
+
+    with serve(_echo, "127.0.0.1", 0, process_request=refuse) as refusing:  # type: ignore[arg-type]
+        thread = threading.Thread(target=refusing.serve_forever)
+        thread.start()
+        with pytest.raises(KubeApiError, match="cannot create pods/portforward"):
+            forward_port(create_client(refusing.socket.getsockname()[1]), "am", 7070)
+        refusing.shutdown()
+        thread.join()
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        with pytest.raises(UnreachableError, match="refuses connections"):
+            forward_port(create_client(sock.getsockname()[1]), "am", 7070)

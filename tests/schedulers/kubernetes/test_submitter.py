@@ -1,0 +1,211 @@
+"""A job's objects on a fake API server: what is created, in which order, and that nothing is left of a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.kube.fake_api import FakeApi, Object, refuse
+from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tony.client.credential_creation import make_credentials
+from tony.errors import ConfigError
+from tony.history.json_files import write_json
+from tony.kube.errors import KubeApiError
+from tony.model.codec import to_plain
+from tony.model.job_spec import JobSpec
+from tony.model.states import JobState
+from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.kubernetes import object_upload
+from tony.schedulers.kubernetes.access_rules import CLIENT_RULES
+from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
+from tony.storage.cache.object_cache import Cache
+from tony.testing.sample_jobs import build_prepared_job, build_two_roles
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "kubernetes.json"
+JOBS = "/apis/batch/v1/namespaces/ml/jobs"
+
+
+class Cluster:
+    """A fake API server with a kubeconfig file for it; `refused` answers some requests instead."""
+
+    def __init__(self, server: ScriptedServer, folder: Path) -> None:
+        self.api, self.server = FakeApi(), server
+        self.refused: dict[tuple[str, str], Answer] = {}
+        self.rules = [
+            {"verbs": [*rule.verbs], "apiGroups": [rule.group], "resources": [rule.resource]} for rule in CLIENT_RULES
+        ]
+        server.answer = self._answer
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "current-context": "c",
+                    "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+                    "contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "ml"}}],
+                }
+            )
+        )
+        self.settings = {"image": "python:3.12", "kubeconfig": str(kubeconfig)}
+        account: Object = {"metadata": {"name": "tony"}}
+        self.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"] = account
+
+    def _answer(self, request: Request) -> Answer:
+        kind = request.target.partition("?")[0].split("/ml/")[-1].split("/")[0]
+        if refusal := self.refused.get((request.method, kind)):
+            return refusal
+        if request.target.endswith("/selfsubjectrulesreviews"):
+            return Answer(status=201, body={"status": {"resourceRules": self.rules, "incomplete": False}})
+        if request.target == "/version":
+            return Answer(body={"gitVersion": "v1.36.3"})
+        return self.api.answer(request)
+
+    def list_left(self) -> list[str]:
+        """Return the objects of jobs."""
+        return [
+            name
+            for (_, name), each in self.api.objects.items()
+            if each["metadata"].get("labels", {}).get("tony.dev/part") not in (None, "object")
+        ]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ScriptedServer().serve() as server:
+        yield Cluster(server, tmp_path)
+
+
+@pytest.fixture
+def spec(cluster: Cluster) -> JobSpec:
+    return replace(build_two_roles(), scheduler="kubernetes", scheduler_settings=cluster.settings)
+
+
+@pytest.fixture
+def job(spec: JobSpec, tmp_path: Path) -> PreparedJob:
+    made = build_prepared_job(tmp_path / "home", spec)
+    write_json(made.folder.credentials, to_plain(make_credentials(tls=False)))
+    write_json(made.folder.job, to_plain(made.record))
+    Cache(made.home.cache).prepare()
+    return made
+
+
+def submit(job: PreparedJob) -> None:
+    asyncio.run(KubernetesSubmitter(job.home).submit(job))
+
+
+def test_the_job_owns_its_secrets_and_is_released_last(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    name = job.record.job_id
+    created = cluster.api.objects[JOBS, name]
+    assert created["spec"]["suspend"] is False
+    secrets = [each for (path, _), each in cluster.api.objects.items() if path.endswith("/secrets")]
+    assert [each["metadata"]["ownerReferences"][0]["uid"] for each in secrets] == [created["metadata"]["uid"]] * 2
+    last = cluster.server.requests[-1]
+    assert (last.method, last.body) == ("PATCH", {"spec": {"suspend": False}})
+
+
+def test_tasks_do_not_get_the_secrets_of_the_am(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    content = cluster.api.objects["/api/v1/namespaces/ml/secrets", f"{job.record.job_id}-x"]["data"]
+    own = json.loads(base64.b64decode(content["credentials.json"]))
+    assert own == to_plain(make_credentials(tls=False).executors) | {"token": own["token"]}
+    spec = cluster.api.objects[JOBS, job.record.job_id]["spec"]["template"]["spec"]
+    assert own["token"] not in json.dumps(spec)
+
+
+def test_a_second_submission_sends_no_file_again(cluster: Cluster, job: PreparedJob, tmp_path: Path) -> None:
+    submit(job)
+    before = len(cluster.server.requests)
+    again = build_prepared_job(tmp_path / "home", job.record.spec)
+    again = replace(again, record=replace(again.record, job_id=f"{again.record.job_id}-2"))
+    write_json(again.folder.credentials, to_plain(make_credentials(tls=False)))
+    submit(again)
+    assert not [each for each in cluster.server.requests[before:] if each.target.endswith("/configmaps")]
+
+
+@pytest.mark.parametrize("refused", [("POST", "secrets"), ("PATCH", "jobs")])
+def test_nothing_is_left_of_a_submission_that_fails(
+    cluster: Cluster, job: PreparedJob, refused: tuple[str, str]
+) -> None:
+    cluster.refused[refused] = refuse(403, "Forbidden", "exceeded quota")
+    with pytest.raises(KubeApiError, match="exceeded quota"):
+        submit(job)
+    owned = [each for each in cluster.list_left() if "ownerReferences" not in str(each)]
+    assert (JOBS, job.record.job_id) not in cluster.api.objects
+    assert all(each.startswith(job.record.job_id) for each in owned)  # the garbage collector takes them with the Job
+
+
+def test_files_that_are_too_large_are_refused(
+    cluster: Cluster, job: PreparedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_upload, "MAX_BYTES", 1000)
+    with pytest.raises(ConfigError, match="the cluster takes 1000"):
+        submit(job)
+    assert not cluster.list_left()
+
+
+def test_a_job_that_would_be_refused_is_not_submitted(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
+    submitter = KubernetesSubmitter(job.home)
+    assert list(submitter.check(spec)) == []
+    assert not cluster.list_left()
+    cluster.refused["POST", "pods"] = refuse(403, "Forbidden", "violates PodSecurity")
+    assert {(each.key, "violates PodSecurity" in each.message) for each in submitter.check(spec)} == {
+        ("roles.ps", True),
+        ("roles.worker", True),
+    }
+
+
+def test_missing_rights_are_named(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
+    cluster.rules = [rule for rule in cluster.rules if rule["resources"] != ["pods/portforward"]]
+    (problem,) = KubernetesSubmitter(job.home).check(spec)
+    assert "you may not create pods/portforward in namespace ml" in problem.message
+    cluster.rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    del cluster.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"]
+    (problem,) = KubernetesSubmitter(job.home).check(spec)
+    assert "kubectl -n ml create rolebinding tony --role=tony --serviceaccount=ml:tony" in problem.message
+
+
+def test_without_an_image_nothing_is_asked(job: PreparedJob, spec: JobSpec, cluster: Cluster) -> None:
+    (problem,) = KubernetesSubmitter(job.home).check(replace(spec, scheduler_settings={}))
+    assert problem.key == "scheduler.kubernetes.image"
+    assert not cluster.server.requests
+
+
+def test_the_state_of_a_job_follows_its_conditions(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    name = job.record.job_id
+    submitter = KubernetesSubmitter(job.home)
+
+    def find() -> object:
+        found = asyncio.run(submitter.application_status(name))
+        assert found
+        return found.alive, found.result, found.given_up
+
+    assert find() == (True, None, False)
+    for kind, expected in (("Complete", (False, JobState.SUCCEEDED, False)), ("Failed", (False, None, True))):
+        cluster.api.update(JOBS, name, {"status": {"conditions": [{"type": kind, "status": "True"}]}})
+        assert find() == expected
+    cluster.api.remove(JOBS, name)
+    assert find() == (False, None, False)
+
+
+def test_the_objects_of_a_job(job: PreparedJob) -> None:
+    """What is sent, letter by letter."""
+    record = replace(
+        job.record,
+        job_id="kubernetes-20260102-030405-abcdef",
+        spec=replace(job.record.spec, scheduler_settings={"image": "python:3.12"}),
+    )
+    rendered = KubernetesSubmitter(job.home).render(replace(job, record=record))
+    assert rendered == json.loads(GOLDEN.read_text())
+
+
+def test_a_framework_of_another_package_is_refused(cluster: Cluster, job: PreparedJob) -> None:
+    with pytest.raises(ConfigError, match="only the frameworks of tony"):
+        submit(replace(job, record=replace(job.record, framework_path="/plug-in")))
+    assert not cluster.list_left()
