@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
 
@@ -31,13 +30,6 @@ _PAGE_SIZE = 500
 _BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
 #: Longest pause that a server may ask for.
 _MAX_PAUSE_SECONDS = 30.0
-
-
-class PatchType(StrEnum):
-    """How a patch is written; the value is its media type."""
-
-    MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +64,6 @@ class ApiClient:
     def close(self) -> None:
         """Close idle connections."""
         self._connections.close()
-
-    def get_version(self) -> str:
-        """Return the server's version, such as `v1.36.3`."""
-        answer = self._request("GET", "/version", "read the version of the server")
-        return str(answer.get("gitVersion", ""))
 
     def get(self, resource: ApiResource, name: str, namespace: str = "") -> Object:
         """Return an object.
@@ -128,18 +115,10 @@ class ApiClient:
         query = {"dryRun": "All"} if dry_run else {}
         return self._request("POST", resource.build_path(self.namespace), what, query=query, body=body)
 
-    def patch(
-        self,
-        resource: ApiResource,
-        name: str,
-        body: Object | Sequence[Object],
-        *,
-        kind: PatchType = PatchType.MERGE,
-        subresource: str = "",
-    ) -> Object:
-        """Change an object, and return it."""
-        path = resource.build_path(self.namespace, name, subresource)
-        headers = {"Content-Type": kind.value}
+    def patch(self, resource: ApiResource, name: str, body: Object) -> Object:
+        """Merge a change into an object, and return it."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        path = resource.build_path(self.namespace, name)
         return self._request("PATCH", path, f"patch {resource.plural}/{name}", body=body, headers=headers)
 
     def delete(self, resource: ApiResource, name: str, *, grace_seconds: int | None = None, uid: str = "") -> None:
@@ -168,17 +147,6 @@ class ApiClient:
         path = resource.build_path(self.namespace)
         options = {"propagationPolicy": "Background"}
         self._request("DELETE", path, f"delete {resource.plural}", query=_build_selector(labels), body=options)
-
-    def read_log(self, pod: str, container: str, *, limit: int) -> Iterator[bytes]:
-        """Yield the log of a container in pieces, at most `limit` bytes of it."""
-        path = _PODS_LOG.build_path(self.namespace, pod, "log")
-        query = {"container": container, "limitBytes": str(limit)}
-        answer = self._send("GET", f"{path}?{urlencode(query)}", f"read the log of pods/{pod}", None, {})
-        try:
-            while piece := answer.read(1 << 16):
-                yield piece
-        finally:
-            answer.close()
 
     def open_watch(
         self, resource: ApiResource, *, labels: Mapping[str, str] | None, version: str, timeout: float
@@ -209,7 +177,7 @@ class ApiClient:
         what: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: Object | Sequence[Object] | None = None,
+        body: Object | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Object:
         target = f"{path}?{urlencode(query)}" if query else path
@@ -265,7 +233,6 @@ class ApiClient:
         raise build_api_error(what, answer.status, answer.read_json(), seconds)
 
 
-_PODS_LOG = ApiResource(plural="pods", kind="Pod")
 #: Asks for lists without the contents of objects.
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 

@@ -78,17 +78,6 @@ class ApiAnswer:
             raise AnswerLostError(f"{self._owner.server} sent a line of more than {limit} bytes")
         return line
 
-    def read(self, size: int) -> bytes:
-        """Return at most `size` bytes; empty at the end.
-
-        Raises:
-            AnswerLostError: the connection broke.
-        """
-        try:
-            return self._response.read1(size)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._owner.build_lost_error(error) from None
-
     def interrupt(self) -> None:
         """Make a read of another thread return."""
         if self._link.sock is not None:

@@ -61,8 +61,6 @@ class Cluster:
             return refusal
         if request.target.endswith("/selfsubjectrulesreviews"):
             return Answer(status=201, body={"status": {"resourceRules": self.rules, "incomplete": False}})
-        if request.target == "/version":
-            return Answer(body={"gitVersion": "v1.36.3"})
         return self.api.answer(request)
 
     def list_left(self) -> list[str]:
