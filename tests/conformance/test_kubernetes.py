@@ -19,8 +19,10 @@ from tony.client.credential_creation import make_credentials
 from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
+from tony.model.state_directory import build_segment_name
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.allocator_interface import ContainerAllocator
+from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.testing import allocator_bench, conformance, container_faults
@@ -63,12 +65,14 @@ class KubernetesBench(allocator_bench.Bench):
             runtime="0" * 64,
             objects={"0" * 64: 1},
             owner="owner",
-            namespace="ml",
         )
-        return KubernetesAllocator(self.job, payload, "127.0.0.1", self.clients[-1])
+        client = self.clients[-1]
+        attempt = ConfigMapJobStore(client, self.job_id).claim_attempt(build_segment_name)
+        return KubernetesAllocator(self.job, payload, "127.0.0.1", client, attempt)
 
     def _note_pod(self, pod: Object) -> None:
-        self._loop.call_soon_threadsafe(self._on_pod, pod)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._on_pod, pod)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 

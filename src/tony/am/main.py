@@ -343,8 +343,9 @@ def _choose_address(job: PreparedJob, allocator: ContainerAllocator) -> str:
     """Return where to listen: a Unix socket on a single machine, TLS if messages can leave it or if required."""
     if allocator.capabilities.same_host and job.record.spec.tls is TlsMode.AUTO:
         return str(UnixAddress(path=str(job.folder.am_socket)))
-    host = "127.0.0.1" if allocator.capabilities.same_host else allocator.listen_host
-    return str(TlsAddress(host=host, port=0))
+    if allocator.capabilities.same_host:
+        return str(TlsAddress(host="127.0.0.1", port=0))
+    return str(TlsAddress(host=allocator.listen_host, port=allocator.listen_port))
 
 
 def _to_host(address: str, allocator: ContainerAllocator) -> str:

@@ -189,8 +189,9 @@ class ApiClient:
                 answer = self._send(method, target, what, data, {**sent, **(headers or {})}).read_json()
             except KubeApiError as error:
                 wait = pause if error.retry_after is None else min(error.retry_after, _MAX_PAUSE_SECONDS)
-                # Only 429 says that nothing was done; of the other failures that may pass, those of reads are repeated.
-                may_repeat = error.status == 429 or (error.is_passing and method == "GET")
+                # These say that nothing was done; of the other failures that may pass, those of reads are repeated.
+                is_undone = error.status == 429 or (error.is_conflict and method != "DELETE")
+                may_repeat = is_undone or (error.is_passing and method == "GET")
                 if not may_repeat or time.monotonic() + wait > give_up_at:
                     raise
             except UnreachableError:

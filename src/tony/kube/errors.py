@@ -54,9 +54,14 @@ class KubeApiError(KubeError):
         return self.status == 404
 
     @property
+    def is_existing(self) -> bool:
+        """Return True if an object of that name exists already."""
+        return self.reason == "AlreadyExists"
+
+    @property
     def is_conflict(self) -> bool:
-        """Return True if the object exists already, or has changed since it was read."""
-        return self.status == 409
+        """Return True if another request was faster, such as one for the same quota: nothing was done."""
+        return self.reason == "Conflict"
 
     @property
     def is_expired(self) -> bool:
@@ -66,7 +71,7 @@ class KubeApiError(KubeError):
     @property
     def is_passing(self) -> bool:
         """Return True if the same request may succeed later: the server is busy, or is starting."""
-        return self.status in (429, 500, 502, 503, 504) or self.reason in ("Timeout", "ServerTimeout")
+        return self.status in (429, 500, 502, 503, 504) or self.reason in ("Timeout", "ServerTimeout", "Conflict")
 
 
 def build_api_error(what: str, status: int, answer: object, retry_after: float | None = None) -> KubeApiError:

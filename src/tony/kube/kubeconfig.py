@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from tony.errors import Problem
+from tony.errors import ConfigError, Problem
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.credentials import (
     BearerTokenFile,
@@ -36,16 +36,8 @@ _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.
 _SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 
 
-class KubeconfigError(Exception):
-    """A kubeconfig file cannot be used.
-
-    Attributes:
-        problem: what is wrong.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        super().__init__(str(problem))
+class KubeconfigError(ConfigError):
+    """A kubeconfig file cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +94,7 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
     name = context or current
     shown = ", ".join(map(str, files))
     if not name:
-        raise KubeconfigError(Problem(key="", source=shown, message="there is no current context; name one"))
+        raise KubeconfigError([Problem(key="", source=shown, message="there is no current context; name one")])
     found = _find(sections, "contexts", name, shown)
     cluster = _find(sections, "clusters", found.get_text("cluster"), shown)
     user_name = found.get_text("user")
@@ -178,9 +170,8 @@ def _find(sections: Mapping[str, Mapping[str, _Entry]], section: str, name: str,
     found = sections[section].get(name)
     if found is None:
         known = ", ".join(sorted(sections[section])[:10]) or "none"
-        raise KubeconfigError(
-            Problem(key=section, value=name, source=files, message=f"there is none of that name; known: {known}")
-        )
+        text = f"there is none of that name; known: {known}"
+        raise KubeconfigError([Problem(key=section, value=name, source=files, message=text)])
     return found
 
 
@@ -230,4 +221,4 @@ def _build_exec_command(user: _Entry, cluster: _Entry) -> ExecCommand:
 
 
 def _build_error(file: Path, key: str, message: str) -> KubeconfigError:
-    return KubeconfigError(Problem(key=key, source=str(file), message=message))
+    return KubeconfigError([Problem(key=key, source=str(file), message=message)])

@@ -1,7 +1,7 @@
 """Changes of objects of one kind, as they happen: a list, then a stream that is opened again when it ends.
 
 Objects that were listed once and are missing in a later list are reported as deleted, of which nothing but name and uid
-is known; the caller asks for each again before it acts, since a list may be old.
+is known.
 
 Sources: "Efficient detection of changes" in the API concepts of Kubernetes; that an answer with status 200 may be
 empty although the version has expired: kubernetes/kubernetes#104171.

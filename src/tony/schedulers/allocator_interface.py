@@ -135,6 +135,11 @@ class ContainerAllocator(ABC):
         """Host name or address on which the AM listens, where executors and clients connect to another one."""
         return self.host
 
+    @property
+    def listen_port(self) -> int:
+        """Port on which the AM listens there; 0: any free one."""
+        return 0
+
     async def on_signal(self, number: int) -> SignalEffect:
         """Return what SIGTERM or SIGINT means; what is not known is left to the next AM attempt.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -80,6 +81,28 @@ def test_a_lost_answer_writes_nothing_twice(store: MemoryStore) -> None:
     log.write(b"a\n")
     log.close(60)
     assert store.join() == b"a\n"
+
+
+def test_what_is_queued_after_a_lost_answer_is_a_piece_of_its_own(store: MemoryStore) -> None:
+    durable = Durable()
+    log = open_log(store, durable)
+    store.lost = [True]
+    log.write(b"a\n")
+    while log.trouble is None:
+        time.sleep(0.001)
+    log.write(b"b\n")
+    durable.wait_for(4)
+    log.close(60)
+    assert (store.join(), log.error) == (b"a\nb\n", None)
+
+
+def test_a_number_that_is_too_high_does_not_move_the_fence(store: MemoryStore) -> None:
+    log = open_log(store)
+    store.pieces[7] = EventLogPiece("forged")
+    close_log(store, "two")
+    log.write(b"a\n")
+    log.close(60)
+    assert isinstance(log.error, SupersededLogError)
 
 
 def test_pieces_end_with_a_line(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_the_job_owns_its_secrets_and_is_released_last(cluster: Cluster, job: Pr
     created = cluster.api.objects[JOBS, name]
     assert created["spec"]["suspend"] is False
     secrets = [each for (path, _), each in cluster.api.objects.items() if path.endswith("/secrets")]
-    assert [each["metadata"]["ownerReferences"][0]["uid"] for each in secrets] == [created["metadata"]["uid"]] * 2
+    assert [each["metadata"]["ownerReferences"][0]["uid"] for each in secrets] == [created["metadata"]["uid"]] * 3
     last = cluster.server.requests[-1]
     assert (last.method, last.body) == ("PATCH", {"spec": {"suspend": False}})
 
@@ -141,7 +141,7 @@ def test_nothing_is_left_of_a_submission_that_fails(
 def test_files_that_are_too_large_are_refused(
     cluster: Cluster, job: PreparedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_upload, "MAX_BYTES", 1000)
+    monkeypatch.setattr(object_upload, "MAX_STAGED_BYTES", 1000)
     with pytest.raises(ConfigError, match="the cluster takes 1000"):
         submit(job)
     assert not cluster.list_left()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import os
-import threading
+import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -34,6 +34,8 @@ _PART_LABEL = f"{_PREFIX}part"
 _FILE, _SIZE, _MODIFIED = f"{_PREFIX}file", f"{_PREFIX}size", f"{_PREFIX}modified"
 _VERSION, _COUNT = f"{_PREFIX}version", f"{_PREFIX}pieces"
 _NUMBER, _WRITER, _CLOSING = f"{_PREFIX}number", f"{_PREFIX}writer", f"{_PREFIX}closing"
+#: Names of a job's files: others, such as paths, are not ours.
+_FILE_NAME = re.compile(r"[a-z]+(?:\.\d{1,9})?(?:\.closed)?\.[a-z]+")
 #: Files with credentials.
 _SECRET_FILES = frozenset({"access.json"})
 
@@ -50,7 +52,6 @@ class ConfigMapJobStore(JobStore):
         self.path = f"namespace {client.namespace}, ConfigMaps {job}.*"
         self._client, self._job, self._owner = client, job, owner
         self._writer = os.urandom(8).hex()
-        self._lock = threading.Lock()
 
     def make(self) -> None:
         pass
@@ -60,6 +61,8 @@ class ConfigMapJobStore(JobStore):
         logs: dict[str, list[Mapping[str, str]]] = {}
         for notes in self._list_notes(CONFIG_MAPS) + self._list_notes(SECRETS):
             name = notes.get(_FILE, "")
+            if not _FILE_NAME.fullmatch(name):
+                continue
             if _NUMBER in notes:
                 logs.setdefault(name, []).append(notes)
             elif _SIZE in notes:
@@ -181,7 +184,7 @@ class ConfigMapJobStore(JobStore):
         try:
             self._client.create(resource, body)
         except KubeApiError as error:
-            if not error.is_conflict:
+            if not error.is_existing:
                 raise
             return False
         return True
@@ -196,7 +199,7 @@ class ConfigMapJobStore(JobStore):
             except AnswerLostError:
                 pass  # the patch below is right whether it was created or not
             except KubeApiError as error:
-                if not error.is_conflict:
+                if not error.is_existing:
                     raise
             else:
                 return
@@ -258,7 +261,10 @@ class _LogPieces:
         if found is None:
             return None
         notes = _get_notes(found)
-        return EventLogPiece(notes.get(_WRITER, ""), _unpack(_get_content(found)), _CLOSING in notes)
+        data = _unpack(_get_content(found))
+        if len(data) != _parse_int(notes.get(_SIZE, "")):
+            raise StorageError(f"{self._build_name(number)} has another size than it says")
+        return EventLogPiece(notes.get(_WRITER, ""), data, _CLOSING in notes)
 
     def list_sizes(self) -> Mapping[int, int]:
         return {

@@ -70,13 +70,14 @@ def claim_log(store: PieceStore, writer: str) -> bool:
 
 def close_log(store: PieceStore, writer: str) -> None:
     """Fence the writer of a log. Repeatable."""
-    number = max(store.list_sizes(), default=-1) + 1
-    while number and not ((last := store.read(number - 1)) and last.is_closing):
+    sizes = store.list_sizes()
+    number = 0
+    while number in sizes:  # the first free number, which the writer takes next
+        number += 1
+    while not (number and (last := store.read(number - 1)) and last.is_closing):
         if store.create(number, EventLogPiece(writer, is_closing=True)):
             return
         number += 1
-    if not number and not store.create(0, EventLogPiece(writer, is_closing=True)):
-        close_log(store, writer)
 
 
 class PieceLog:
@@ -163,7 +164,12 @@ class PieceLog:
         number = 1
         pauses = iter(_BACKOFF)
         written_at = 0.0
-        while (data := self._wait_for_data(written_at)) is not None:
+        data: bytes | None = None
+        while True:
+            # A piece whose answer was lost is written again as it was, whatever has been queued since.
+            data = self._wait_for_data(written_at) if data is None else data
+            if data is None or self._is_abandoned:
+                return
             try:
                 self._write_piece(number, data)
             except SupersededLogError as error:
@@ -182,6 +188,7 @@ class PieceLog:
                 self._durable += len(data)
                 self._trouble = None
                 durable = self._durable
+            data = None
             self._on_durable(durable)
 
     def _write_piece(self, number: int, data: bytes) -> None:

@@ -6,6 +6,7 @@ Requests to the API server are made in threads; the table of pods changes on the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -18,12 +19,10 @@ from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import AnswerLostError, KubeApiError, KubeError
 from tony.kube.object_watch import Change, ObjectChange, ObjectWatch
 from tony.kube.resources import JOBS, PODS
-from tony.kube.service_account import load_service_account
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
-from tony.model.state_directory import build_segment_name
 from tony.model.states import JobState
-from tony.protocol.launch import AmCredentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.retry import Backoff
 from tony.schedulers.allocator_interface import (
     NOT_LISTENING,
@@ -52,8 +51,10 @@ from tony.schedulers.kubernetes.manifests import (
 from tony.schedulers.kubernetes.pod_table import PodStage, PodTable, TaskPod
 from tony.schedulers.kubernetes.settings import read_settings
 
-#: Requests that create pods at one time.
-_MAX_CONCURRENT_REQUESTS = 16
+#: Where the AM listens in its pod.
+_AM_PORT = 7070
+#: Requests that create pods at one time: half of the threads of the AM.
+_MAX_CONCURRENT_REQUESTS = 4
 _BACKOFF = Backoff(first=0.5, most=30.0, jitter=0.5)
 #: Seconds for which an image that cannot be pulled is waited for.
 _PULL_SECONDS = 60.0
@@ -61,9 +62,10 @@ _PULL_SECONDS = 60.0
 _KILL_GRACE_SECONDS = 1
 #: Seconds for the event logs of earlier AM attempts, and at the end for the pods.
 _STORE_SECONDS = 60.0
-_CLOSE_SECONDS = 60.0
-#: Seconds after which Kubernetes replaces the pod of an AM whose node does not answer, at the least.
+_CLOSE_SECONDS = 40.0
+#: Seconds without an answer of the API server after which another AM attempt may have been started.
 _OVERLAP_SECONDS = 30.0
+_CURRENT_SHARE = 0.8
 _log = logging.getLogger(__name__)
 
 
@@ -72,7 +74,8 @@ class KubernetesAllocator(EnlistingAllocator):
 
     Args:
         host: address of the AM's pod.
-        client: of the API server; None: by the service account of this pod.
+        client: repeats no request: the pods and the store of this AM do that themselves.
+        attempt: the number of this AM attempt, whose event log it has claimed.
     """
 
     capabilities = CAPABILITIES
@@ -80,13 +83,14 @@ class KubernetesAllocator(EnlistingAllocator):
     dialed_by = "kubernetes"
     overlap = _OVERLAP_SECONDS
 
-    def __init__(self, job: PreparedJob, payload: AmPayload, host: str, client: ApiClient | None = None) -> None:
+    def __init__(self, job: PreparedJob, payload: AmPayload, host: str, client: ApiClient, attempt: int) -> None:
         super().__init__(job)
         self._job, self._payload, self._host = job, payload, host
         self._settings, _ = read_settings(job.record.spec.scheduler_settings)
-        self._client = client or ApiClient(load_service_account(os.environ))
+        self._client = client
         self._store = ConfigMapJobStore(self._client, job.record.job_id, payload.owner)
-        self.attempt = self._store.claim_attempt(build_segment_name)
+        self.attempt = attempt
+        logging.getLogger().addHandler(logging.FileHandler(job.folder.am_log))  # the pod has it on standard error, too
         self._publisher = RecordPublisher(
             self._store, payload.record, payload.credentials.executors, job.folder, job.folder.am_log
         )
@@ -100,7 +104,8 @@ class KubernetesAllocator(EnlistingAllocator):
         self._watch: ObjectWatch | None = None
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closing = False
+        self._is_closing = self._has_recovered = False
+        self._trouble_since: float | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -108,19 +113,23 @@ class KubernetesAllocator(EnlistingAllocator):
         return self._host
 
     @property
+    def listen_port(self) -> int:
+        return _AM_PORT  # executors that have not enlisted find an AM that was started again in its pod
+
+    @property
     def listen_host(self) -> str:
         return "::" if ":" in self._host else "0.0.0.0"  # port-forward arrives at the loopback address
 
     async def on_signal(self, number: int) -> SignalEffect:
-        """Return END_JOB if the Job is being deleted: otherwise the pod moves to another node."""
+        """Return END_JOB if the Job is being deleted or ended: otherwise the pod moves to another node."""
         try:
             found = await to_thread(self._client.get, JOBS, self._job.record.job_id)
         except KubeApiError as error:
             return SignalEffect.END_JOB if error.is_missing else SignalEffect.LEAVE_JOB
         except KubeError:
             return SignalEffect.LEAVE_JOB
-        is_deleted = found["metadata"].get("deletionTimestamp") is not None
-        return SignalEffect.END_JOB if is_deleted else SignalEffect.LEAVE_JOB
+        is_ending = found["metadata"].get("deletionTimestamp") or found["spec"].get("activeDeadlineSeconds")
+        return SignalEffect.END_JOB if is_ending else SignalEffect.LEAVE_JOB
 
     def exit_code(self, report: JobReport) -> int:
         return 0 if report.state is JobState.SUCCEEDED else FAILED_EXIT_CODE
@@ -152,33 +161,59 @@ class KubernetesAllocator(EnlistingAllocator):
         loop = asyncio.get_running_loop()
 
         def on_change(change: ObjectChange) -> None:
-            loop.call_soon_threadsafe(self._on_change, change)
+            _call_on_loop(loop, self._on_change, change)
 
         labels = {JOB_LABEL: self._job.record.job_id, PART_LABEL: TASK_PART}
-        self._watch = ObjectWatch(self._client, PODS, labels, on_change, _log_trouble)
+
+        def on_trouble(error: KubeError | None) -> None:
+            _call_on_loop(loop, self._note_trouble, error)
+
+        self._watch = ObjectWatch(self._client, PODS, labels, on_change, on_trouble)
         threading.Thread(target=self._watch.run, name="pod-watch", daemon=True).start()
 
     async def watch(self) -> None:
         if self._journal:
             await asyncio.shield(self._journal.lost)
 
+    def is_current_attempt(self) -> bool:
+        since = self._trouble_since
+        return since is None or asyncio.get_running_loop().time() - since < _CURRENT_SHARE * self.overlap
+
+    def _note_trouble(self, error: KubeError | None) -> None:
+        """Note since when the API server does not answer; None: it does."""
+        if error is None:
+            self._trouble_since = None
+        elif self._trouble_since is None:
+            self._trouble_since = asyncio.get_running_loop().time()
+            _log.warning("%s", error)
+
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        labels = {JOB_LABEL: self._job.record.job_id, PART_LABEL: TASK_PART}
-        found = (await to_thread(lambda: self._client.list(PODS, labels=labels))).items
-        pods = {str(each["metadata"]["name"]): each for each in found if not pod_ends.has_ended(each)}
-        ours = []
-        for container in known:
-            pod = pods.pop(container.id, None)
-            if pod is None or pod["metadata"].get("deletionTimestamp"):
-                continue
-            memory = container.memory or self._memory[container.role]
-            entry = TaskPod(container.id, container.role, memory, PodStage.GRANTED, container.host, is_used=True)
-            self._table.pods[container.id] = entry
-            self.add_container(container.id)
-            ours.append(container.id)
-        for name in pods:
+        for each in known:  # before the list, so that no end is missed
+            memory = each.memory or self._memory[each.role]
+            pod = TaskPod(each.id, each.role, memory, PodStage.GRANTED, each.host, is_used=True)
+            pod.has_enlisted = each.executor_pid is not None
+            self._table.pods[each.id] = pod
+            self.add_container(each.id)
+        found = await self._list_pods()
+        running = {str(each["metadata"]["name"]) for each in found if not pod_ends.has_ended(each)}
+        for pod in [pod for pod in self._table.pods.values() if pod.name not in running]:
+            self._forget(pod)
+        self._has_recovered = True
+        for name in running - self._table.pods.keys():
             self._start(self._delete(name))
-        return ours
+        return [*self._table.pods]
+
+    async def _list_pods(self) -> Sequence[Object]:
+        labels = {JOB_LABEL: self._job.record.job_id, PART_LABEL: TASK_PART}
+        for pause in _BACKOFF:
+            try:
+                return (await to_thread(lambda: self._client.list(PODS, labels=labels))).items
+            except KubeError as error:
+                if self._store.is_lasting(error):
+                    raise
+                _log.warning("%s", error)
+            await asyncio.sleep(pause)
+        raise AssertionError("delays have no end")
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
@@ -225,7 +260,8 @@ class KubernetesAllocator(EnlistingAllocator):
                 is_sent = True  # created or not: the next request finds out
                 _log.info("%s", error)
             except KubeApiError as error:
-                if error.is_conflict:  # an answer was lost
+                is_sent = is_sent or error.status >= 500  # it may have been created
+                if error.is_existing:  # an answer was lost
                     is_sent = True
                     break
                 if not self._may_create_later(error):
@@ -244,7 +280,8 @@ class KubernetesAllocator(EnlistingAllocator):
         elif pod.stage is PodStage.ENDING:  # the demand was lowered meanwhile
             if is_sent:
                 await self._delete(pod.name)
-            self._forget(pod)
+            if not pod.node:  # else its end is reported
+                self._forget(pod)
 
     def _forget(self, pod: TaskPod) -> None:
         self._table.pods.pop(pod.name, None)
@@ -258,6 +295,7 @@ class KubernetesAllocator(EnlistingAllocator):
     def _on_change(self, change: ObjectChange) -> None:
         pod = self._table.pods.get(str(change.content["metadata"]["name"]))
         if pod is None:
+            self._delete_unknown(change)
             return
         if change.change is Change.DELETED or pod_ends.has_ended(change.content):
             self._end(pod, change.content)
@@ -267,8 +305,14 @@ class KubernetesAllocator(EnlistingAllocator):
                 self._grant(pod, str(change.content["spec"]["nodeName"]))
             elif reason := pod_ends.find_pending_reason(change.content):
                 self._note_queued(reason)
-        if pod.stage is PodStage.GRANTED and (failure := pod_ends.find_start_failure(change.content)):
-            self._on_start_failure(pod, *failure)
+        if pod.stage is PodStage.GRANTED and not pod.has_enlisted:
+            self._note_start_failure(pod, pod_ends.find_start_failure(change.content))
+
+    def _delete_unknown(self, change: ObjectChange) -> None:
+        """Delete a pod that a request of the AM attempt before has created since."""
+        is_running = change.change is Change.PRESENT and not pod_ends.has_ended(change.content)
+        if is_running and self._has_recovered and not change.content["metadata"].get("deletionTimestamp"):
+            self._start(self._delete(str(change.content["metadata"]["name"])))
 
     def _grant(self, pod: TaskPod, node: str) -> None:
         pod.stage, pod.node = PodStage.GRANTED, node
@@ -281,16 +325,22 @@ class KubernetesAllocator(EnlistingAllocator):
             self._queued = reason
             self._sink(Queued(reason=reason))
 
-    def _on_start_failure(self, pod: TaskPod, reason: str, may_pass: bool) -> None:
-        if may_pass:
-            asyncio.get_running_loop().call_later(_PULL_SECONDS, self._give_up, pod, reason)
-        else:
-            self._give_up(pod, reason)
+    def _note_start_failure(self, pod: TaskPod, failure: tuple[str, bool] | None) -> None:
+        """Note why a pod cannot start; the job cannot run if that does not pass."""
+        had_failed, pod.start_failure = bool(pod.start_failure), failure[0] if failure else ""
+        if failure and not failure[1]:
+            self._give_up(pod)
+        elif failure and not had_failed:
+            asyncio.get_running_loop().call_later(_PULL_SECONDS, self._give_up, pod)
 
-    def _give_up(self, pod: TaskPod, reason: str) -> None:
-        """End a job whose pods cannot start, unless this one did."""
-        if pod.stage is PodStage.GRANTED and not pod.is_used and pod.name in self._table.pods:
-            self._sink(Unsatisfiable(role=pod.role, reason=reason))
+    def _give_up(self, pod: TaskPod) -> None:
+        if pod.start_failure and not pod.has_enlisted and self._table.pods.get(pod.name) is pod:
+            self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
+
+    async def enlist(self, container: str, process: str) -> TaskLaunch:
+        if pod := self._table.pods.get(container):
+            pod.has_enlisted = True
+        return await super().enlist(container, process)
 
     def _end(self, pod: TaskPod, content: Object) -> None:
         self._forget(pod)
@@ -388,6 +438,7 @@ def _ignore(event: Event) -> None:
     """Take an event about which the AM need not know."""
 
 
-def _log_trouble(error: KubeError | None) -> None:
-    if error is not None:
-        _log.warning("%s", error)
+def _call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Any], None], argument: object) -> None:
+    """Call a function on the event loop, unless that has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, argument)

@@ -23,8 +23,8 @@ CREDENTIALS_KEY = "credentials.json"
 #: Variables of a pod: its name, address and node; for a task's pod also the AM's address.
 POD_NAME, POD_IP, NODE_NAME = "TONY_POD_NAME", "TONY_POD_IP", "TONY_NODE_NAME"
 AM_ADDRESS = "TONY_AM_ADDRESS"
-MASTER = ("tony.am.container_main", "tony.schedulers.kubernetes.containers:KubernetesAmContainer")
-EXECUTOR = ("tony.executor.container_main", "tony.schedulers.kubernetes.containers:KubernetesExecutorContainer")
+AM_MODULE = ("tony.am.container_main", "tony.schedulers.kubernetes.am_container:KubernetesAmContainer")
+EXECUTOR_MODULE = ("tony.executor.container_main", "tony.schedulers.kubernetes.containers:KubernetesExecutorContainer")
 
 T = TypeVar("T")
 
@@ -37,7 +37,6 @@ class AmPayload:
         runtime: digest of the archive of tony itself.
         objects: digest -> the number of pieces in which the object is stored.
         owner: uid of the Job object.
-        namespace: of all objects.
     """
 
     record: JobRecord
@@ -45,7 +44,6 @@ class AmPayload:
     runtime: str
     objects: Mapping[str, int]
     owner: str
-    namespace: str
 
 
 def encode_payload(payload: object) -> bytes:

@@ -16,8 +16,8 @@ from tony.model.submission_record import JobRecord
 from tony.schedulers.job_store.config_map_job_store import JOB_LABEL
 from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
-    EXECUTOR,
-    MASTER,
+    AM_MODULE,
+    EXECUTOR_MODULE,
     NODE_NAME,
     OBJECTS,
     POD_IP,
@@ -37,8 +37,8 @@ CONTAINER_NAME = "tony"
 FAILED_EXIT_CODE = 42
 #: Memory of a container beyond that of its program: the executor stops a program at its limit before the kernel does.
 _EXECUTOR_MEMORY = 64 * MIB
-#: Pods of an AM that cannot even start.
-_MAX_AM_PODS = 20
+#: Starts of an AM, in a pod of its own or again in the same one.
+MAX_AM_ATTEMPTS = 20
 _GRACE_SECONDS = 10
 #: CPU of an AM, which is mostly idle: a tenth of a core.
 _AM_CPU = "100m"
@@ -64,7 +64,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     pod = _build_pod_spec(record, settings, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
     container = pod["containers"][0]
     container["image"] = settings.image
-    container["command"] = _build_command(runtime, MASTER)
+    container["command"] = _build_command(runtime, AM_MODULE)
     container["resources"]["requests"]["cpu"] = _AM_CPU
     # The kubelet starts an AM again, in the same pod, that neither succeeded nor failed its job.
     container["restartPolicy"] = "Never"
@@ -88,7 +88,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         "metadata": {"name": record.job_id, "labels": labels, "annotations": {"tony.dev/name": record.spec.name}},
         "spec": {
             "suspend": True,
-            "backoffLimit": _MAX_AM_PODS,
+            "backoffLimit": MAX_AM_ATTEMPTS,
             "podFailurePolicy": {"rules": rules},
             "ttlSecondsAfterFinished": int(settings.ttl),
             "template": {"metadata": {"labels": labels}, "spec": pod},
@@ -129,9 +129,8 @@ def build_task_pod(
     pod = _build_pod_spec(record, settings, resources, objects)
     container = pod["containers"][0]
     container["image"] = own.image or settings.image
-    container["command"] = _build_command(runtime, EXECUTOR)
+    container["command"] = _build_command(runtime, EXECUTOR_MODULE)
     container["env"].append({"name": AM_ADDRESS, "value": am_address})
-    container["env"] += [{"name": key, "value": value} for key, value in record.spec.container_env.items()]
     pod["automountServiceAccountToken"] = False
     pod["volumes"].append(_build_secret_volume(f"{record.job_id}-x"))
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
@@ -172,6 +171,7 @@ def _build_pod_spec(
         ],
         "resources": build_resources(settings, resources),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "envFrom": [{"secretRef": {"name": f"{record.job_id}-env"}}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "work", "mountPath": str(WORK)},

@@ -18,7 +18,7 @@ from tony.units import format_size
 
 _PIECE_BYTES = 900 << 10
 #: Bytes of all staged files of a job: the API server and etcd are no file store.
-MAX_BYTES = 8 << 20
+MAX_STAGED_BYTES = 8 << 20
 OBJECT_LABELS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "tony", "tony.dev/part": "object"}
 CONTENT_KEY = "content"
 
@@ -44,8 +44,9 @@ def upload_objects(client: ApiClient, objects: Mapping[str, Path]) -> int:
         KubeError: the API server refuses, or cannot be reached.
     """
     total = sum(path.stat().st_size for path in objects.values())
-    if total > MAX_BYTES:
-        text = f"the job's files have {format_size(total)}; the cluster takes {format_size(MAX_BYTES)} through its API"
+    if total > MAX_STAGED_BYTES:
+        most = format_size(MAX_STAGED_BYTES)
+        text = f"the job's files have {format_size(total)}; the cluster takes {most} through its API"
         raise ConfigError([Problem(key="source", message=f"{text}. Leave files out (.tonyignore), or use an image.")])
     there = client.list(CONFIG_MAPS, labels=OBJECT_LABELS, metadata_only=True).items
     names = {each["metadata"]["name"] for each in there}
@@ -72,5 +73,5 @@ def _create_piece(client: ApiClient, name: str, data: bytes) -> None:
     try:
         client.create(CONFIG_MAPS, body)
     except KubeApiError as error:
-        if not error.is_conflict:  # another submission was faster
+        if not error.is_existing:  # another submission was faster
             raise

@@ -16,7 +16,7 @@ from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.manifests import CONTAINER_NAME
 from tony.units import format_size, parse_size
 
-#: Reasons of a disruption -> why the pod ended, whether it is a preemption, and whether its node may be lost.
+#: Reasons of a disruption -> why the pod ended, and how the cluster killed it.
 _DISRUPTIONS: Mapping[str, tuple[str, ClusterKill]] = {
     "PreemptionByScheduler": ("it was preempted for a pod of higher priority", ClusterKill.PREEMPTED),
     "PreemptionByKubeScheduler": ("it was preempted for a pod of higher priority", ClusterKill.PREEMPTED),

@@ -25,6 +25,8 @@ class TaskPod:
         memory: bytes, of its program.
         node: where it runs; empty until it is granted.
         is_used: an executor was launched in it.
+        has_enlisted: its executor has asked for its task.
+        start_failure: why its container cannot start now; empty if it can.
         kill_reason: why it is being killed; empty if it is not.
         release_at: when a released one is killed, by the event loop's clock.
     """
@@ -35,6 +37,8 @@ class TaskPod:
     stage: PodStage = PodStage.CREATING
     node: str = ""
     is_used: bool = False
+    has_enlisted: bool = False
+    start_failure: str = ""
     kill_reason: str = ""
     release_at: float = math.inf
 

@@ -17,7 +17,7 @@ SETTINGS: Sequence[SchedulerSetting] = (
         "image",
         SettingType.TEXT,
         "none",
-        "Image of all pods; needs Python 3.11 or later. `image` of a role goes first.",
+        "Image of all pods; needs Python 3.11 or later. `image` of a role takes precedence.",
     ),
     SchedulerSetting("kubeconfig", SettingType.PATH, "KUBECONFIG, else ~/.kube/config", "The kubeconfig file."),
     SchedulerSetting("context", SettingType.TEXT, "the current one", "The context in the kubeconfig file."),

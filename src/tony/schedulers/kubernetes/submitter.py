@@ -11,9 +11,10 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from importlib.util import find_spec
 
 from tony.errors import ConfigError, Problem, SchedulerError
 from tony.kube.api_client import ApiClient, Object
@@ -77,6 +78,9 @@ class KubernetesSubmitter(Submitter):
         if problems:
             return problems
         missing = [name for name, role in spec.effective_roles.items() if not (role.image or settings.image)]
+        if find_spec("websockets") is None:
+            text = "needs the package websockets: pip install 'tony-jobs[kubernetes]'"
+            return [Problem(key="scheduler.name", value="kubernetes", message=text)]
         if missing or not settings.image:
             text = "Kubernetes needs an image with Python 3.11 or later for all pods, that of the AM included"
             return [Problem(key="scheduler.kubernetes.image", message=f"{text}. Set it, such as python:3.12-slim.")]
@@ -84,7 +88,7 @@ class KubernetesSubmitter(Submitter):
             with contextlib.closing(create_client(settings)) as client:
                 return _find_problems(client, spec, settings)
         except KubeconfigError as error:
-            return [error.problem]
+            return error.problems
         except KubeError as error:
             return [Problem(key="scheduler.name", value="kubernetes", message=str(error))]
 
@@ -114,9 +118,10 @@ class KubernetesSubmitter(Submitter):
         paths = {digest: cache.find_object(digest) for digest in (stored.digest, *(item.digest for item in items))}
         runtime = (stored.digest, count_pieces(stored.size))
         client = create_client(settings)
-        with contextlib.closing(client), _deleting_on_failure(client, name):
+        with contextlib.closing(client), contextlib.ExitStack() as undo:
             upload_objects(client, paths)
             created = client.create(JOBS, build_job(job.record, settings, runtime))
+            undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
             credentials = from_plain(
                 JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True
             )
@@ -126,13 +131,14 @@ class KubernetesSubmitter(Submitter):
                 runtime=runtime[0],
                 objects={runtime[0]: runtime[1], **_count_object_pieces(job.record.staged)},
                 owner=str(created["metadata"]["uid"]),
-                namespace=client.namespace,
             )
-            _create_secret(client, name, f"{name}-am", payload.owner, JOB_KEY, encode_payload(payload))
-            _create_secret(
-                client, name, f"{name}-x", payload.owner, CREDENTIALS_KEY, encode_payload(credentials.executors)
-            )
+            _create_secret(client, name, f"{name}-am", payload.owner, {JOB_KEY: encode_payload(payload)})
+            secrets = {CREDENTIALS_KEY: encode_payload(credentials.executors)}
+            _create_secret(client, name, f"{name}-x", payload.owner, secrets)
+            variables = {key: value.encode() for key, value in job.record.spec.container_env.items()}
+            _create_secret(client, name, f"{name}-env", payload.owner, variables)
             client.patch(JOBS, name, {"spec": {"suspend": False}})
+            undo.pop_all()
 
     # --- after ----------------------------------------------------------------------------------------------------
 
@@ -157,6 +163,8 @@ class KubernetesSubmitter(Submitter):
         if "Complete" in conditions:
             return ApplicationStatus(alive=False, result=JobState.SUCCEEDED)
         if failed := conditions.get("Failed"):
+            if failed.get("reason") == "DeadlineExceeded":  # of `withdraw`
+                return ApplicationStatus(alive=False, result=JobState.KILLED)
             return ApplicationStatus(alive=False, note=str(failed.get("message") or ""), given_up=True)
         note = _describe_pending(pod) if pod else ""
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
@@ -173,7 +181,8 @@ class KubernetesSubmitter(Submitter):
 
     def _dial(self, folder: JobFolder, address: str) -> socket.socket:
         target = parse(address)
-        assert isinstance(target, TlsAddress)
+        if not isinstance(target, TlsAddress):
+            raise ConnectionRefusedError("the application master is not reached by TLS")
         client = self._create_client(folder.job_id)
         try:
             pod = _find_am_pod(client, folder.job_id)
@@ -192,17 +201,19 @@ class KubernetesSubmitter(Submitter):
         await to_thread(self._withdraw, folder.job_id)
 
     def _withdraw(self, job_id: str) -> None:
-        """Suspend the Job, which deletes its pod, and delete the pods of tasks; the history stays."""
+        """End the Job, which stops the AM, and delete the pods of tasks; the history stays for `ttl`."""
         with contextlib.closing(self._create_client(job_id)) as client:
             with contextlib.suppress(KubeApiError):
-                client.patch(JOBS, job_id, {"spec": {"suspend": True}})
+                client.patch(JOBS, job_id, {"spec": {"activeDeadlineSeconds": 1}})
             client.delete_collection(PODS, labels={JOB_LABEL: job_id, PART_LABEL: TASK_PART})
 
     async def store_kill_request(self, folder: JobFolder) -> None:
+        await to_thread(self._store_kill_request, folder)
+
+    def _store_kill_request(self, folder: JobFolder) -> None:
         client = self._create_client(folder.job_id)
-        await to_thread(
-            RecordDownload(ConfigMapJobStore(client, folder.job_id), folder).store_request, folder.kill_request
-        )
+        owner = str(client.get(JOBS, folder.job_id)["metadata"]["uid"])
+        RecordDownload(ConfigMapJobStore(client, folder.job_id, owner), folder).store_request(folder.kill_request)
 
     async def list_jobs(self) -> Sequence[ListEntry]:
         return await to_thread(self._list_jobs)
@@ -282,28 +293,23 @@ def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings)
     )
 
 
-@contextlib.contextmanager
-def _deleting_on_failure(client: ApiClient, name: str) -> Iterator[None]:
-    """Delete the Job, and all that it owns, if its submission fails."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(KubeError):
-            client.delete(JOBS, name)
-        raise
+def _delete_job(client: ApiClient, name: str, uid: str) -> None:
+    """Delete a Job whose submission has failed, and all that it owns."""
+    with contextlib.suppress(KubeError):
+        client.delete(JOBS, name, uid=uid)
 
 
 def _count_object_pieces(staged: StagedJob) -> Mapping[str, int]:
     return {item.digest: count_pieces(item.size) for role in staged.roles.values() for item in role.items}
 
 
-def _create_secret(client: ApiClient, job: str, name: str, owner: str, key: str, content: bytes) -> None:
+def _create_secret(client: ApiClient, job: str, name: str, owner: str, content: Mapping[str, bytes]) -> None:
     body: Object = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": name, "labels": build_labels(job, "secret"), "ownerReferences": [build_owner(job, owner)]},
         "immutable": True,
-        "data": {key: base64.b64encode(content).decode()},
+        "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
     }
     client.create(SECRETS, body)
 
@@ -320,12 +326,11 @@ def _read_am_address(client: ApiClient, job_id: str) -> ApplicationStatus:
     stored = ConfigMapJobStore(client, job_id).read("am.json", 0, _MAX_ADDRESS_BYTES)
     try:
         found = json.loads(stored or b"{}")
-        return ApplicationStatus(
-            alive=True,
-            address=str(found.get("address", "")),
-            attempt=int(found.get("attempt", 0)),
-            dialed_by=str(found.get("dialed_by", "")),
-        )
+        address = str(found.get("address", ""))
+        if not isinstance(parse(address), TlsAddress):  # anyone who may write ConfigMaps can have written it
+            return ApplicationStatus(alive=True)
+        attempt = int(found.get("attempt", 0))
+        return ApplicationStatus(alive=True, address=address, attempt=attempt, dialed_by="kubernetes")
     except (ValueError, TypeError, AttributeError):
         return ApplicationStatus(alive=True)
 

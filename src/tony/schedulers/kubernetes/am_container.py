@@ -1,0 +1,57 @@
+"""The pod of an AM attempt, seen from within."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tony.kube.api_client import ApiClient
+from tony.kube.errors import KubeApiError
+from tony.kube.service_account import load_service_account
+from tony.model.state_directory import Home, build_segment_name
+from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.container_interface import AmContainer, JobLaunch
+from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.kubernetes.allocator import KubernetesAllocator
+from tony.schedulers.kubernetes.containers import get_variable, read_secret
+from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, WORK, AmPayload
+from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
+
+
+class KubernetesAmContainer(AmContainer):
+    """The pod of an AM attempt.
+
+    Raises:
+        PlatformError: this is no such pod.
+    """
+
+    def __init__(self) -> None:
+        self._payload = read_secret(JOB_KEY, AmPayload)
+        self._host = get_variable(POD_IP)
+        self._client = ApiClient(load_service_account(os.environ), give_up_seconds=0)  # its callers repeat requests
+        self._attempt = 0
+
+    def take_job(self) -> JobLaunch:
+        record = self._payload.record
+        self._attempt = self._claim_attempt(record.job_id)
+        # A container that is started again has the volume of the one before.
+        home = Home(WORK / f"tony-home-{self._attempt}")
+        return JobLaunch(record=record, credentials=self._payload.credentials, folder=home.job(record.job_id))
+
+    def _claim_attempt(self, job: str) -> int:
+        """Return the number of this AM attempt; exit if there can be none."""
+        store = ConfigMapJobStore(self._client, job, self._payload.owner)
+        try:
+            attempt = store.claim_attempt(build_segment_name)
+        except KubeApiError as error:
+            if error.is_passing:
+                raise
+            print(f"{error}: the service account of the application master needs its Role", file=sys.stderr)
+            sys.exit(FAILED_EXIT_CODE)
+        if attempt > MAX_AM_ATTEMPTS:
+            print(f"the application master was started {MAX_AM_ATTEMPTS} times", file=sys.stderr)
+            sys.exit(FAILED_EXIT_CODE)
+        return attempt
+
+    def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:
+        return KubernetesAllocator(job, self._payload, self._host, self._client, self._attempt)
