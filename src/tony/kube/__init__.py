@@ -7,6 +7,6 @@ credentials          bearer tokens: fixed, read from a file, or printed by a pro
 http_connection      one TLS connection to an API server, through a proxy or not
 resources            kinds of objects, and their paths
 api_client           requests: get, list, create, patch, delete
-watch                changes of objects, as they happen
+object_watch         changes of objects, as they happen
 errors               errors of all of these
 """
