@@ -235,8 +235,10 @@ def test_an_image_is_refused_where_none_can_be_had(home: Home, tmp_path: Path) -
     (tmp_path / "job.toml").write_text(IMAGES)
     with pytest.raises(ConfigError) as caught:
         check(load("job.toml", environ={}, cwd=tmp_path, site_files=()), home)
-    said = "the scheduler local does not support container images. Submit with --scheduler yarn, or leave the image "
-    said += "out: for one run with --set "
+    said = (
+        "the scheduler local does not support container images. Submit with --scheduler yarn or kubernetes, or leave "
+    )
+    said += "the image out: for one run with --set "
     assert [str(problem) for problem in caught.value.problems] == [
         f'scheduler.yarn.docker_image = "team/base:1" (job.toml:5): {said}scheduler.yarn.docker_image=',
         f'roles.worker.image = "team/train:2" (job.toml:7): {said}roles.worker.image=',

@@ -70,7 +70,7 @@ if os.environ["SESSION_ID"] == "2":
         pathlib.Path(GO).parent.stat()
         import time; time.sleep(0.02)
 def fail(token):
-    raise RuntimeError(f"{token} was refused: {sys.argv}")
+    raise ConnectionError(f"{token} was refused: {sys.argv}")
 fail(os.environ["HF_TOKEN"])
 """
 #: What a user of the command line may ask of the job.

@@ -142,7 +142,7 @@ def test_many_restarts(running: JobReport) -> None:
     reasons = {number: f"why {number}" for number in range(2, 12)}
     lines = format_status(replace(running, session=11), sessions=reasons)
     at = lines.index("Restarted 10 times, the last 5:")
-    assert lines[at - 1 : at + 3] == ["", lines[at], "  session 7: why 7", "  session 8: why 8"]
+    assert lines[at - 1 : at + 3] == ["", lines[at], "  session 7 after why 7", "  session 8 after why 8"]
     assert "Restarted once:" in format_status(replace(running, session=2), sessions={2: "why"})
 
 
