@@ -67,8 +67,9 @@ class KubernetesBench(allocator_bench.Bench):
             owner="owner",
         )
         client = self.clients[-1]
-        attempt = ConfigMapJobStore(client, self.job_id).claim_attempt(build_segment_name)
-        return KubernetesAllocator(self.job, payload, "127.0.0.1", client, attempt)
+        store = ConfigMapJobStore(client, self.job_id)
+        attempt = store.claim_attempt(build_segment_name)
+        return KubernetesAllocator(self.job, payload, "127.0.0.1", client, store, attempt)
 
     def _note_pod(self, pod: Object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -117,3 +117,10 @@ def test_each_am_attempt_claims_a_number_of_its_own(client: ApiClient) -> None:
     for thread in threads:
         thread.join()
     assert sorted(found) == [1, 2, 3]
+
+
+def test_a_log_is_written_by_the_process_that_has_claimed_it(store: ConfigMapJobStore, client: ApiClient) -> None:
+    assert store.claim_attempt(build_segment_name) == 1
+    store.open_log(EVENTS, 0.0, 100, lambda _: None).close(60)
+    with pytest.raises(StorageError, match="another process writes"):
+        ConfigMapJobStore(client, "job-1").open_log(EVENTS, 0.0, 100, lambda _: None)

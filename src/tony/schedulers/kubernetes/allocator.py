@@ -75,7 +75,8 @@ class KubernetesAllocator(EnlistingAllocator):
     Args:
         host: address of the AM's pod.
         client: repeats no request: the pods and the store of this AM do that themselves.
-        attempt: the number of this AM attempt, whose event log it has claimed.
+        store: the job's files; it has claimed the event log of this AM attempt.
+        attempt: the number of this AM attempt.
     """
 
     capabilities = CAPABILITIES
@@ -83,12 +84,20 @@ class KubernetesAllocator(EnlistingAllocator):
     dialed_by = "kubernetes"
     overlap = _OVERLAP_SECONDS
 
-    def __init__(self, job: PreparedJob, payload: AmPayload, host: str, client: ApiClient, attempt: int) -> None:
+    def __init__(
+        self,
+        job: PreparedJob,
+        payload: AmPayload,
+        host: str,
+        client: ApiClient,
+        store: ConfigMapJobStore,
+        attempt: int,
+    ) -> None:
         super().__init__(job)
         self._job, self._payload, self._host = job, payload, host
         self._settings, _ = read_settings(job.record.spec.scheduler_settings)
         self._client = client
-        self._store = ConfigMapJobStore(self._client, job.record.job_id, payload.owner)
+        self._store = store
         self.attempt = attempt
         logging.getLogger().addHandler(logging.FileHandler(job.folder.am_log))  # the pod has it on standard error, too
         self._publisher = RecordPublisher(

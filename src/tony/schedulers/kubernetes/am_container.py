@@ -29,20 +29,20 @@ class KubernetesAmContainer(AmContainer):
         self._payload = read_secret(JOB_KEY, AmPayload)
         self._host = get_variable(POD_IP)
         self._client = ApiClient(load_service_account(os.environ), give_up_seconds=0)  # its callers repeat requests
+        self._store = ConfigMapJobStore(self._client, self._payload.record.job_id, self._payload.owner)
         self._attempt = 0
 
     def take_job(self) -> JobLaunch:
         record = self._payload.record
-        self._attempt = self._claim_attempt(record.job_id)
+        self._attempt = self._claim_attempt()
         # A container that is started again has the volume of the one before.
         home = Home(WORK / f"tony-home-{self._attempt}")
         return JobLaunch(record=record, credentials=self._payload.credentials, folder=home.job(record.job_id))
 
-    def _claim_attempt(self, job: str) -> int:
+    def _claim_attempt(self) -> int:
         """Return the number of this AM attempt; exit if there can be none."""
-        store = ConfigMapJobStore(self._client, job, self._payload.owner)
         try:
-            attempt = store.claim_attempt(build_segment_name)
+            attempt = self._store.claim_attempt(build_segment_name)
         except KubeApiError as error:
             if error.is_passing:
                 raise
@@ -54,4 +54,4 @@ class KubernetesAmContainer(AmContainer):
         return attempt
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:
-        return KubernetesAllocator(job, self._payload, self._host, self._client, self._attempt)
+        return KubernetesAllocator(job, self._payload, self._host, self._client, self._store, self._attempt)
