@@ -10,7 +10,6 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
@@ -60,7 +59,7 @@ def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
                 f"ws://{server.netloc}{path}?{urlencode({'ports': port})}",
                 sock=sock,
                 subprotocols=[Subprotocol(_PROTOCOL)],
-                additional_headers=_to_pairs(headers),
+                additional_headers=headers,
                 compression=None,
                 max_size=_MAX_MESSAGE_BYTES,
                 ping_interval=_PING_SECONDS,
@@ -73,10 +72,6 @@ def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
     except (InvalidHandshake, OSError, EOFError) as error:
         sock.close()
         raise UnreachableError(f"{what}: {error}") from None
-
-
-def _to_pairs(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    return list(headers.items())
 
 
 def _copy_to_pod(stream: ClientConnection, remote_end: socket.socket) -> None:
