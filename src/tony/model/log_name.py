@@ -19,6 +19,8 @@ STREAMS = (OUT, ERR)
 STACKS = "stacks"
 #: Stream of the lines of evidence that are not output, but the kernel's counters and its log.
 KERNEL = "kernel"
+#: In the line that a watchdog writes below the last one of the log of its executor.
+WATCHDOG_WORDS = "; the watchdog killed "
 #: Ending of the older part after a rotation.
 ROTATED = ".1"
 _PATTERN = r"([A-Za-z][A-Za-z0-9_-]*)-(\d{1,9})\.s(\d{1,9})\.t(\d{1,9})\.(out|err)"

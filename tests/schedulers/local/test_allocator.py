@@ -21,6 +21,7 @@ from tony.errors import ConfigError, SchedulerError, StorageError
 from tony.linux import process
 from tony.model.ids import TaskId
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
+from tony.model.log_name import WATCHDOG_WORDS
 from tony.model.setting_choices import AfterCondition
 from tony.model.staged_files import StagedRole
 from tony.schedulers.allocator_interface import KnownContainer
@@ -56,6 +57,17 @@ def reasons(events: list[Event]) -> list[str]:
 
 def open_files(pid: int) -> set[str]:
     return {os.path.realpath(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+
+
+async def open_allocator(folder: Path, executor: list[str]) -> tuple[LocalAllocator, list[Event]]:
+    """Return an allocator whose executors are other programs, with container `c-1` for ps, and its events."""
+    job = build_prepared_job(folder, replace(build_two_roles(), scheduler_settings={"ledger": str(folder / "ledger")}))
+    source = LocalAllocator(job, executor_command=executor)
+    events: list[Event] = []
+    await source.open(events.append)
+    source.set_demand("ps", 1)
+    await wait_until(lambda: bool(containers(events, "ps")))
+    return source, events
 
 
 def ends(events: list[Event]) -> list[ContainerEnded]:
@@ -132,17 +144,21 @@ async def test_last_words_are_quoted(tmp_path: Path) -> None:
         assert mentions(ends(events)[0].cause, "code 7", log)
 
 
+async def test_last_words_are_those_of_the_executor(tmp_path: Path) -> None:
+    """Its watchdog writes into the same log, sometimes below them."""
+    said = f"echo a bug; echo 'the executor died{WATCHDOG_WORDS}0 processes'; exit 70"
+    source, events = await open_allocator(tmp_path, ["sh", "-c", said])
+    task = build_task_part(source._job.record.spec, source._job.folder.job_id, "c-1", "ps", 0)
+    await source.launch("c-1", task, build_credentials())
+    await wait_until(lambda: bool(ends(events)))
+    assert ends(events)[0].cause.startswith("its executor exited with exit code 70: a bug; full log: ")
+    await source.close()
+
+
 async def test_missing_executor(tmp_path: Path) -> None:
     """A program that is not there is said so, and the container is gone."""
-    job = build_prepared_job(
-        tmp_path, replace(build_two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")})
-    )
-    source = LocalAllocator(job, executor_command=["/no/such/program"])
-    events: list[Event] = []
-    await source.open(events.append)
-    source.set_demand("ps", 1)
-    await wait_until(lambda: bool(containers(events, "ps")))
-    task = build_task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
+    source, _ = await open_allocator(tmp_path, ["/no/such/program"])
+    task = build_task_part(source._job.record.spec, source._job.folder.job_id, "c-1", "ps", 0)
     with pytest.raises(SchedulerError, match=r"cannot start the executor of ps:0: /no/such/program"):
         await source.launch("c-1", task, build_credentials())
     await source.close()

@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Sequence
 from tony.executor.program import progress_folder
 from tony.isolated_interpreter import command
 from tony.linux import container_cgroup, oom_score, process
+from tony.model.log_name import WATCHDOG_WORDS
 
 log = logging.getLogger(__name__)
 
@@ -241,7 +242,7 @@ class _Messages:
 
 def _kill_and_report(why: str, marker: str, folders: Sequence[str], reported: dict[int, int]) -> None:
     killed = _kill_all(marker, folders, reported)
-    text = f"{why}; the watchdog killed {killed} process{'' if killed == 1 else 'es'} of its program\n"
+    text = f"{why}{WATCHDOG_WORDS}{killed} process{'' if killed == 1 else 'es'} of its program\n"
     with contextlib.suppress(OSError):
         os.write(2, text.encode())
 

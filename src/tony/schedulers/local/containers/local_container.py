@@ -17,6 +17,7 @@ from tony.linux import process
 from tony.linux.files import read_tail
 from tony.model.codec import to_plain
 from tony.model.job_spec import Resources
+from tony.model.log_name import WATCHDOG_WORDS
 from tony.protocol.launch import LaunchContext
 from tony.schedulers.local.containers.fork_server import ForkServer
 
@@ -71,11 +72,12 @@ class ExecutorProcess:
         self._on_ended(f"its executor {describe_end(returncode)}{self._read_last_log_line(returncode)}")
 
     def _read_last_log_line(self, returncode: int | None) -> str:
-        """Return why it failed: the last line of its log."""
+        """Return why it failed: the last line of its log, or the one before what its watchdog wrote below it."""
         if returncode is None or returncode <= 0:
             return ""
         with contextlib.suppress(OSError):
             lines = read_tail(self._log, _TAIL).decode("utf-8", errors="replace").strip().splitlines()
+            lines = [line for line in lines if WATCHDOG_WORDS not in line]
             if lines:
                 return f": {_LOG_HEAD.sub('', lines[-1].strip())}; full log: {self._log}"
         return ""
