@@ -29,7 +29,7 @@ from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.program_exit import ExitStatus
-from tony.model.progress import Progress
+from tony.model.progress import Progress, Resumption
 from tony.model.progress_rules import measure_task
 from tony.protocol.client_messages import GetMetrics, RestartJob
 from tony.protocol.executor_messages import DumpStacks, Sample, Saved, StartProgram, Welcome
@@ -414,6 +414,7 @@ def test_recomputed_work_is_measured(tmp_path: Path) -> None:
     cluster.exit(worker, FAILED)
     cluster.settle()
     says(1000.0, 4000.0, 2, 1050.7, 600.0)
+    assert made.find_resumption(cluster.app.state.tasks[worker]) == Resumption(first_step=600, reached=894)
     cluster.now = 4000.0
     cluster.exit(worker, OK)
     cluster.settle()

@@ -15,7 +15,7 @@ from tony.model.codec import to_plain
 from tony.model.job_report import AmReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.program_exit import ExitReason, ExitStatus
-from tony.model.progress import Progress
+from tony.model.progress import Progress, Resumption
 from tony.model.progress_rules import measure_task
 from tony.model.setting_choices import AfterCondition, RoleKind
 from tony.model.states import JobState, TaskState
@@ -313,3 +313,16 @@ def test_the_pending_reason_of_a_job_that_stops() -> None:
     while simulation.app.state.living:
         simulation.deliver_pending()
     assert seen(simulation).waiting == "releasing containers"
+
+
+def test_where_a_restarted_job_continued_is_told() -> None:
+    """By the role that had come furthest: an evaluator may count its own steps."""
+    simulation = started(workers(2, max_restarts=1))
+    first, second = task("worker:0"), task("worker:1")
+    known = {first: Resumption(first_step=31, reached=33), second: Resumption(first_step=30, reached=34)}
+    assert seen(simulation, resumptions=known).resumption == ""
+    simulation.exit(first, FAILED)
+    simulation.settle()
+    assert seen(simulation, resumptions=known).resumption == "continued at step 30; step 34 had been reached"
+    lost = {first: Resumption(first_step=1, reached=33)}
+    assert mentions(seen(simulation, resumptions=lost).resumption, "began again at step 1", "checkpoint", "33")

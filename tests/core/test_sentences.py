@@ -48,7 +48,6 @@ def test_a_rank_that_ended_while_its_peers_are_silent_is_pointed_out() -> None:
         "worker:2",
         "worker:0",
         "worker:1",
-        "tony stacks sim",
     )
 
 

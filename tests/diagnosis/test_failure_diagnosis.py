@@ -97,3 +97,18 @@ def test_the_words_of_an_exception(text: str, kind: str, retry: bool) -> None:
 def test_a_cause(cause: str, rule: str, kind: str, retry: bool) -> None:
     found = diagnose(FailureCause(cause), exit_with(1, rule=rule))
     assert (found.kind, found.retry) == (kind, retry)
+
+
+@pytest.mark.parametrize("cause", [cause for cause in FailureCause if cause is not FailureCause.KILLED])
+def test_every_failure_comes_with_advice(cause: FailureCause) -> None:
+    """Also where no line of output and no exit code says more; a user who stopped a job needs none."""
+    assert diagnose(cause, None).advice
+
+
+def test_an_error_of_the_program_leads_to_its_line() -> None:
+    line = EvidenceLine(
+        stream="err", number=5, text="KeyError: 'a'", ago=0.0, rule="python-code", code_place="train.py:4 in load: r[a]"
+    )
+    found = diagnose(FailureCause.PROGRAM, ExitStatus(reason=ExitReason.EXITED, code=1, evidence=(line,)))
+    assert "train.py:4 in load" in found.advice
+    assert "r[a]" not in found.advice

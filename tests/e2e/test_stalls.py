@@ -131,7 +131,8 @@ def test_a_task_that_others_wait_for_is_named_early_without_steps_and_output(lab
     assert mentions(event["reason"], "worker:1 is in load at x.py", "the other 2 are in barrier at x.py")
     status = lab.status(job)
     assert status["stalled_task"] == "worker:1"
-    assert status["waiting"].endswith(f"; see: tony stacks {job}")
+    assert status["stalled"]
+    assert f"tony stacks {job} worker:1" in lab.tony("status", job).stdout
     lab.tony("kill", job)
 
 

@@ -16,7 +16,7 @@ from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeani
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
-from tony.model.states import JobState
+from tony.model.states import JobState, TaskState
 
 
 @pytest.fixture
@@ -40,12 +40,26 @@ def test_a_program_that_failed(report: JobReport) -> None:
         "    Traceback (most recent call last):",
         "    ValueError: no such file",
         f"  Full log: {report.folder}/logs/worker-1.s1.t1.err",
+        "  Other tasks: worker:0 stopped",
         "",
         "Next:",
-        f"  tony why {JOB}",
-        f"  tony logs {JOB} worker:1",
-        f"  tony status {JOB}",
+        f"  tony logs {JOB} worker:1    # its whole output",
+        f"  tony rerun {JOB} --restage  # run it again, once corrected",
     ]
+
+
+def test_the_fate_of_the_other_tasks_is_told_in_one_line(report: JobReport) -> None:
+    """Those that failed as well have lines of their own."""
+    first = report.tasks[0]
+    others = {TaskState.STOPPED: (2, 3, 5), TaskState.SUCCEEDED: (6,), TaskState.FAILED: (7,)}
+    tasks = [
+        replace(first, task=f"worker:{index}", index=index, state=state, session=1)
+        for state, indices in others.items()
+        for index in indices
+    ]
+    tasks.append(replace(first, task="ps:0", role="ps", index=0, state=TaskState.STOPPED, session=0))
+    (line,) = [line for line in format_report(replace(report, tasks=tuple(tasks))) if "Other tasks" in line]
+    assert line == "  Other tasks: worker:2-3, worker:5 stopped; worker:6 succeeded; ps:0 never started"
 
 
 def test_a_note_does_not_repeat_the_failure(report: JobReport) -> None:
@@ -102,7 +116,7 @@ def test_a_later_session_is_named(report: JobReport) -> None:
     """Its logs are those of that session."""
     lines = format_report(replace(of(report, session=3), session=3))
     assert lines[0].startswith(f"job {JOB} (digits) failed after 8 s in session 3:")
-    assert f"  tony logs {JOB} worker:1 --session 3" in lines
+    assert any(line.startswith(f"  tony logs {JOB} worker:1 --session 3 ") for line in lines)
 
 
 def test_a_failure_of_no_task(report: JobReport) -> None:
@@ -115,11 +129,11 @@ def test_a_failure_of_no_task(report: JobReport) -> None:
     )
     assert format_report(replace(report, failure=failure)) == [
         f"job {JOB} (digits) failed after 8 s: not every container was granted within 1 m 00 s (allocation_timeout)",
+        "  Tasks: worker:0 stopped",
         "",
         "Next:",
-        f"  tony why {JOB}",
-        f"  tony status {JOB}",
-        f"  tony events {JOB}",
+        f"  tony events {JOB}  # what happened, in order",
+        f"  tony rerun {JOB}   # run it again as it was: it may pass",
     ]
 
 

@@ -115,13 +115,14 @@ def test_an_unknown_id_gets_a_suggestion(jobs: Home, text: str, said: str) -> No
 
 
 def test_a_unique_name_is_enough(home: Home) -> None:
-    """If several jobs have it, the message names them, the newest first; a unique part of an id takes precedence."""
+    """If several jobs have it, the message names them, the newest first. A name precedes a part of another id."""
     recorded(home, C)
     recorded(home, A, JobSpec(name="oom", command="true", roles={"worker": Role()}))
     assert resolve(home, "oom") == A
     recorded(home, B, JobSpec(name="oom", command="true", roles={"worker": Role()}))
-    recorded(home, "local-20270101-000000-dddddd", JobSpec(name="bbbbbb", command="true", roles={"worker": Role()}))
-    assert resolve(home, "bbbbbb") == B
+    recorded(home, "local-20270101-000000-dddddd", JobSpec(name="b", command="true", roles={"worker": Role()}))
+    assert resolve(home, "b") == "local-20270101-000000-dddddd"
+    assert resolve(home, "bbb") == B
     with pytest.raises(
         UnknownJobError, match=rf"2 jobs have the name 'oom': {B} \(not ended\), {A} \(not ended\). Write an id"
     ):

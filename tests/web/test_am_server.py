@@ -78,13 +78,11 @@ def test_editors_have_buttons(app: ASGIApp) -> None:
 
 
 def test_a_stall_has_a_card_with_buttons(tmp_path: Path) -> None:
-    """Instead of the terminal command at the end of the report's sentence."""
     folder = keep(Home(tmp_path))
     running = Running(folder)
     task = running._report.tasks[-1].task
     sentence = f"o progress for 5 m 10 s: {task} has not joined all_reduce"
-    waiting = f"n{sentence}; see: tony stacks {folder.job_id}"
-    running._report = replace(running._report, waiting=waiting, stalled_task=task)
+    running._report = replace(running._report, waiting=f"n{sentence}", stalled=True, stalled_task=task)
     context = ServerContext(running, Authenticator(build_auth_config(CONFIG)), only=folder.job_id)
     text = shown(create(context), "ann")
     card = text[text.index('id="h-stall"') : text.index('id="standing"')]

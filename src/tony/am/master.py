@@ -175,6 +175,7 @@ class Master:
             submitted=record.submitted,
             live={**self._in_setup, **self.executors.collect_live()},
             find_progress=self.metrics.find_progress,
+            find_resumption=self.metrics.find_resumption,
         )
         return build_report(self.app, self._clock.now(), context)
 

@@ -27,7 +27,7 @@ from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId, parse_role
 from tony.model.metric_definitions import series_of
-from tony.model.progress import CheckpointRecord, Progress, TaskProgress
+from tony.model.progress import CheckpointRecord, Progress, Resumption, TaskProgress
 from tony.model.progress_rules import STALLED_AFTER_UNKNOWN_SECONDS, has_made_all, measure_task
 from tony.model.states import TaskState
 from tony.protocol.client_messages import GetMetrics, Measured
@@ -268,6 +268,13 @@ class MetricsStore:
         return measure_task(
             attempt.progress, self._now() if task.living else None, succeeded=task.state is TaskState.SUCCEEDED
         )
+
+    def find_resumption(self, task: Task) -> Resumption | None:
+        """Return where a task's current attempt began; None if it is the first, or has reported no step."""
+        attempt = self._attempts.get(str(task.id), {}).get((task.session, task.try_))
+        if attempt is None or attempt.best is None or attempt.progress.first_at < 0:
+            return None
+        return Resumption(first_step=attempt.progress.first_step, reached=attempt.best)
 
     def find_step_pauses(self, task: Task) -> StepPauses | None:
         """Return the pauses between the steps of a task's current attempt; None if it has reported no step."""

@@ -92,7 +92,7 @@ ALIASES = {"stop": "kill", "cancel": "kill", "ps": "list"}
 #: Names that are not similar to the command that is meant -> that command.
 _SUGGESTIONS = {"jobs": "list"}
 #: Ends the help of each command for a job.
-_JOB_HELP = "JOB is a job's id, a unique part of it, its name if no other job has it, or `last`."
+_JOB_HELP = "JOB is a job's id, its name if no other job has it, a unique part of the id, or `last`."
 _EXTRA_TASK = re.compile(r"got unexpected extra argument \(([A-Za-z][\w-]*:\d+)\)")
 #: Exit codes of Unix programs for SIGINT and SIGPIPE.
 _INTERRUPTED = 130

@@ -21,7 +21,7 @@ from tony.cli.terminal.output import knows_sequences, print_json, say, say_all, 
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import ExitCode, TonyError, raise_first_error
 from tony.jobs.actions import kill
-from tony.jobs.failure_text import format_report, format_warnings
+from tony.jobs.failure_text import format_ending
 from tony.jobs.job_follower import Viewer, follow
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport, TaskReport
@@ -102,7 +102,7 @@ def follow_to_end(
         with contextlib.suppress(OSError, ValueError):
             warn(describe_detached(job_id))
         raise
-    say_all([*format_warnings(report), *format_report(report)], to=sys.stderr)
+    say_all(format_ending(report), to=sys.stderr)
     if early.ended_by:
         raise click.exceptions.Exit(128 + early.ended_by)
     return report

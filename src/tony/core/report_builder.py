@@ -14,6 +14,7 @@ from tony.core.reasons import RestartAfterFailure, RestartReason
 from tony.core.sentences import (
     describe_note,
     describe_restart,
+    describe_resumption,
     describe_silent_peers,
     describe_stall,
     describe_stragglers,
@@ -25,7 +26,7 @@ from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, RaisedMemory, Restarts, RoleSize, TaskReport, Used
 from tony.model.job_spec import GIB
 from tony.model.program_exit import ExitStatus
-from tony.model.progress import TaskProgress
+from tony.model.progress import Resumption, TaskProgress
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState, TaskState
 from tony.units import format_duration, format_first
@@ -59,6 +60,7 @@ class ReportContext:
 
     Attributes:
         find_progress: returns the progress of a task's current attempt; None if it has reported none.
+        find_resumption: returns where that attempt began; None if it is the first, or that is not known.
     """
 
     folder: str
@@ -66,6 +68,7 @@ class ReportContext:
     submitted: float
     live: Mapping[TaskId, Live]
     find_progress: Callable[[Task], TaskProgress | None] = lambda task: None
+    find_resumption: Callable[[Task], Resumption | None] = lambda task: None
 
 
 _NO_LIVE = Live()
@@ -84,9 +87,10 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
     waiting = _explain_waiting(state, now, context.live)
     silent = ""
     stall = state.stall if state.stall and state.stall.session == state.session and state.active else None
-    if not waiting and stall:
-        waiting = f"{describe_stall(stall, now)}; see: tony stacks {state.job_id}"
-    if not waiting:
+    stalled = not waiting and stall is not None
+    if stalled and stall:
+        waiting = describe_stall(stall, now)
+    elif not waiting:
         silent = describe_silent_peers(state, now, lambda task: _find_silence(context.live.get(task, _NO_LIVE)))
     return JobReport(
         job=state.job_id,
@@ -110,10 +114,12 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         waiting=waiting or silent,
         unfinished="" if silent else describe_unfinished(state),  # both would name the same tasks
         stragglers=describe_stragglers(state),
+        stalled=stalled or bool(silent),
         stalled_task=str(stall.task) if stall and stall.task else "",
         restarts=_build_restarts(state, now),
         session_reason=describe_restart(state.session_reason) if state.session_reason else "",
         previous_failure=_find_failure(state.session_reason),
+        resumption=_describe_resumption(state, context.find_resumption),
         restarting=describe_restart(state.restart) if state.restart and state.job is JobState.RESTARTING else "",
         sizes=tuple(_build_role_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
         warnings=describe_hidden_tracebacks(state),
@@ -128,6 +134,21 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
 
 def _find_failure(reason: RestartReason | None) -> Failure | None:
     return reason.failure if isinstance(reason, RestartAfterFailure) else None
+
+
+def _describe_resumption(state: State, find_resumption: Callable[[Task], Resumption | None]) -> str:
+    """Return at which step the programs continued after a restart; empty if that is not known.
+
+    Counts the role that had come furthest: others may count other steps.
+    """
+    if not state.restarts_charged and not state.restarts_for_ports and not state.restarts_free:
+        return ""
+    found = [(resumption, task.id.role) for task in state.tasks.values() if (resumption := find_resumption(task))]
+    if not found:
+        return ""
+    furthest, role = max(found, key=lambda each: each[0].reached)
+    first = min(resumption.first_step for resumption, each in found if each == role)
+    return describe_resumption(Resumption(first_step=first, reached=furthest.reached))
 
 
 def _find_silence(live: Live) -> float | None:

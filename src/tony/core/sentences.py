@@ -42,9 +42,10 @@ from tony.model.failure import (
 )
 from tony.model.ids import TaskId, format_task_ranges
 from tony.model.program_exit import ExitStatus
+from tony.model.progress import Resumption
 from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
-from tony.units import format_duration, format_first
+from tony.units import format_duration, format_first, format_number
 
 #: The cause of an external stop until the scheduler reports it.
 _UNKNOWN_STOP = "its executor received a stop signal that the AM did not send"
@@ -286,6 +287,14 @@ def describe_stragglers(state: State) -> str:
     return ". ".join([*named, *([f"{more} more tasks are slow"] if more > 0 else [])])
 
 
+def describe_resumption(resumption: Resumption) -> str:
+    """Return where programs continued after a restart, in one sentence."""
+    first, reached = format_number(resumption.first_step), f"step {format_number(resumption.reached)} had been reached"
+    if resumption.first_step <= 1 < resumption.reached:
+        return f"began again at step {first}, without a checkpoint; {reached} before"
+    return f"continued at step {first}; {reached}"
+
+
 def describe_silent_peers(state: State, now: float, find_silence: Callable[[TaskId], float | None]) -> str:
     """Return one sentence about the first role of which some tasks succeeded and all others are silent since then.
 
@@ -318,7 +327,7 @@ def _describe_silence(state: State, role: RoleState, now: float, find_silence: C
     has = "has" if len(running) == 1 else "have"
     return (
         f"{_format_names(ended)} ended {format_duration(silence)} ago with exit code 0, and {_format_names(running)} "
-        f"{has} printed and reported nothing since; see: tony stacks {state.job_id}"
+        f"{has} printed and reported nothing since"
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tony.diagnosis.line_rules import find_words_rule, get_rule
 from tony.diagnosis.rule import Rule
 from tony.diagnosis.rules.programs import LAST_LINE
-from tony.model.diagnosis import Diagnosis, FailureKind, LineMeaning
+from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
 from tony.model.failure import ClusterKill, ContainerFacts, FailureCause, FailureFacts
 from tony.model.own_rule import OwnRule
 from tony.model.program_exit import ExitReason, ExitStatus
@@ -71,6 +71,16 @@ _PROGRESS_SECONDS = 60.0
 _CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"})
 #: Advice where the rule of the output gives none.
 _ADVICE: Mapping[FailureKind, str] = {
+    FailureKind.USER_CODE: "see what the program says above, correct it, and run the job again",
+    FailureKind.USER_DATA: "check the input that the line names",
+    FailureKind.ACCELERATOR: "run the job again; if it fails on the same host only, leave that host out",
+    FailureKind.NETWORK: "check the address, that its service runs, and that the node may reach it",
+    FailureKind.RENDEZVOUS: "see why the tasks do not find each other: the address, the port, or one that ended before",
+    FailureKind.NODE: "run the job again: no program failed; if it is the same host again, tell who runs it",
+    FailureKind.PREEMPTION: "run the job again, with max_restarts and checkpoints, or in a queue of its own",
+    FailureKind.QUOTA: "request less, or ask who runs the cluster for more",
+    FailureKind.STORAGE: "see whether the disk or the file system is full or down, then run the job again",
+    FailureKind.PERMISSION: "give the user of the job access to what the line names",
     FailureKind.MEMORY: "request more memory for the role (memory, or --memory of tony run), or load less at a time",
     FailureKind.LAUNCH: "correct the command, or activate the environment that has it",
     FailureKind.HANG: "see where the tasks wait while the job runs: tony stacks",
@@ -97,7 +107,14 @@ def diagnose(
     found = _classify(cause, status, rule)
     if isinstance(facts, ContainerFacts) and facts.kill is ClusterKill.PREEMPTED:
         found = replace(found, kind=FailureKind.PREEMPTION)
-    return replace(found, evidence=evidence, advice=found.advice or _ADVICE.get(found.kind, ""))
+    return replace(found, evidence=evidence, advice=found.advice or _choose_advice(found.kind, evidence))
+
+
+def _choose_advice(kind: FailureKind, evidence: Sequence[EvidenceLine]) -> str:
+    place = evidence[0].code_place.partition(": ")[0] if evidence else ""
+    if kind is FailureKind.USER_CODE and place:
+        return f"correct the program, see {place}, and run the job again"
+    return _ADVICE.get(kind, "")
 
 
 def _classify(cause: FailureCause, status: ExitStatus | None, rule: Rule | None) -> Diagnosis:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
+from tony.jobs.next_commands import format_next_commands, list_next_commands
 from tony.jobs.root_cause import RootCause, build_root_cause
-from tony.model.failure import Failure, FailureCause, FailureClass
+from tony.model.failure import Failure, FailureClass
+from tony.model.ids import TaskId, format_task_ranges
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.log_name import ERR, STREAMS
-from tony.model.states import JobState
+from tony.model.states import JobState, TaskState
 from tony.units import format_duration
 
+#: Ranges of tasks (`worker:0-6`) listed for each fate.
+_SHOWN_RANGES = 3
 _ERRORS: dict[FailureClass, type[TonyError]] = {
     FailureClass.USER: ProgramError,
     FailureClass.INFRASTRUCTURE: InfraError,
@@ -37,13 +41,10 @@ def format_note(report: JobReport, task: TaskReport) -> str:
     return task.note.replace(failure.reason, f"{failure.task} failed")
 
 
-def format_report(report: JobReport, shown_by: str = "") -> list[str]:
+def format_report(report: JobReport) -> list[str]:
     """Return the report of a failed job; nothing for a job that did not fail.
 
     Names and output lines are not escaped: the caller must remove control characters.
-
-    Args:
-        shown_by: the command that shows the report, which is then not suggested.
     """
     failure, root_cause = report.failure, build_root_cause(report)
     if failure is None or root_cause is None:
@@ -54,14 +55,21 @@ def format_report(report: JobReport, shown_by: str = "") -> list[str]:
         f"{format_outcome(report)}: {failure.reason}",
         *format_decision(root_cause),
         *_format_proof(report, failure, root_cause),
+        *_format_other_tasks(report, failure),
         *_format_other_failures(failure),
-        *_format_commands(report, failure, shown_by),
+        *format_next_commands(list_next_commands(report, root_cause, has_log=bool(_find_log_files(report, failure)))),
     ]
 
 
 def format_warnings(report: JobReport) -> list[str]:
     """Return what is suspicious about a job that has not failed, one line each."""
     return [f"Warning: {text}" for text in report.warnings]
+
+
+def format_ending(report: JobReport) -> list[str]:
+    """Return what there is to say about an ended job: its warnings or why it failed, and the next commands."""
+    warnings = format_warnings(report)
+    return [*warnings, *(format_report(report) or format_next_commands(list_next_commands(report, None)))]
 
 
 def build_error(report: JobReport) -> TonyError | None:
@@ -105,6 +113,22 @@ def format_evidence(root_cause: RootCause) -> list[str]:
     return ["  Cause:", *lines] if lines else []
 
 
+def _format_other_tasks(report: JobReport, failure: Failure) -> list[str]:
+    """Return one line about the fate of the tasks that did not fail; nothing if all did."""
+    fates: dict[str, list[TaskId]] = {}
+    for task in report.tasks:
+        if task.id != failure.task and task.state is not TaskState.FAILED:
+            fates.setdefault(_describe_fate(task), []).append(task.id)
+    told = [f"{format_task_ranges(tasks, _SHOWN_RANGES)} {fate}" for fate, tasks in fates.items()]
+    return [f"  {'Other tasks' if failure.task else 'Tasks'}: {'; '.join(told)}"] if told else []
+
+
+def _describe_fate(task: TaskReport) -> str:
+    if task.state is TaskState.STOPPED:
+        return "stopped" if task.session else "never started"
+    return str(task.state.value)
+
+
 def _find_log_files(report: JobReport, failure: Failure) -> list[Path]:
     """Return the non-empty log files of the failed program."""
     if not failure.log:
@@ -123,18 +147,3 @@ def _is_written(file: Path) -> bool:
 
 def _format_other_failures(failure: Failure) -> list[str]:
     return ["", "Also failed:", *(f"  {line}" for line in failure.others)] if failure.others else []
-
-
-def _format_commands(report: JobReport, failure: Failure, shown_by: str) -> list[str]:
-    """Return commands that show more; none for a program that was never started, of which there is no more."""
-    if failure.cause is FailureCause.LAUNCH:
-        return []
-    commands = [f"tony why {report.job}"]
-    if failure.task and _find_log_files(report, failure):
-        session = f" --session {failure.session}" if report.session > 1 else ""
-        commands.append(f"tony logs {report.job} {failure.task}{session}")
-    if shown_by != "status":
-        commands.append(f"tony status {report.job}")
-    if failure.failure_class is not FailureClass.USER:
-        commands.append(f"tony events {report.job}")
-    return ["", "Next:", *(f"  {command}" for command in commands)]

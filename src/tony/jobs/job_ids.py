@@ -49,7 +49,7 @@ def _list_folders(home: Home) -> list[str]:
 
 
 def resolve(home: Home, text: str) -> str:
-    """Resolve `text` to a job id: a whole id, a unique part of one, a name that one job has, or `last` for the job
+    """Resolve `text` to a job id: a whole id, a name that one job has, a unique part of an id, or `last` for the job
     submitted last.
 
     Raises:
@@ -59,17 +59,17 @@ def resolve(home: Home, text: str) -> str:
         return text
     if text == LAST and (last := _find_last(home)):
         return last
+    named = _find_named(home, text)
+    if len(named) == 1:
+        return named[0].job
     found = [job_id for job_id in _list_folders(home) if text and _matches(text, job_id)]
     matches = [job_id for job_id in found if home.job(job_id).job.exists()]
-    if len(matches) == 1:
+    if len(matches) == 1 and not named:
         return matches[0]
     if not matches and JOB_ID.fullmatch(text) and registry.find_owner(text):
         if _adopt(home, text):
             return text
         raise UnknownJobError(f"there is no job {text!r}, neither in {home.jobs} nor in the cluster")
-    named = _find_named(home, text)
-    if len(named) == 1:
-        return named[0].job
     raise UnknownJobError(_explain(home, text, list_job_ids(home), matches, named))
 
 
@@ -105,8 +105,6 @@ def _matches(text: str, job_id: str) -> bool:
 
 
 def _explain(home: Home, text: str, ids: list[str], matches: list[str], named: Sequence[JobHead]) -> str:
-    if matches:
-        return f"{len(matches)} jobs match {text!r}: {format_first(matches[::-1], _MAX_SHOWN)}. Write more of the id."
     if not ids:
         return f"there is no job {text!r}: {home.jobs} has no jobs"
     if named:
@@ -116,6 +114,8 @@ def _explain(home: Home, text: str, ids: list[str], matches: list[str], named: S
         )
         last = f"; `{LAST}` is the first one" if named[0].job == _find_last(home) else ""
         return f"{len(named)} jobs have the name {text!r}: {newest}. Write an id, or a part of it{last}."
+    if matches:
+        return f"{len(matches)} jobs match {text!r}: {format_first(matches[::-1], _MAX_SHOWN)}. Write more of the id."
     import difflib  # late: 10 ms, needed only after an error
 
     near = difflib.get_close_matches(text, ids, n=_MAX_SHOWN, cutoff=0.6)

@@ -137,12 +137,15 @@ class JobReport:
         submitted, ended: wall-clock seconds since 1970.
         waiting: which tasks are missing and why, where the programs hang, or which are silent since a peer succeeded,
             one sentence; may be empty.
-        stalled_task: the task that the others wait for where the programs hang; empty if none is known.
+        stalled: its programs make no progress: `waiting` says which and where.
+        stalled_task: the task that the others wait for then; empty if none is known.
         unfinished: which tasks the job still waits for once another one has succeeded, one sentence; else empty.
         stragglers: which tasks are slow compared with the others of their role, and why, one sentence each; else empty.
         restarts: number of restarts; None before any.
         session_reason: why the current session was started; empty if it is the first.
         previous_failure: the failure after which the current session was started; None if there was none.
+        resumption: at which step the current session or task attempt continued, one sentence; empty before a restart,
+            and where no steps are reported.
         restarting: why the next session is started and whether it counts against max_restarts; empty unless the job is
             restarting.
         warnings: what is suspicious although nothing has failed, one sentence each, at most four.
@@ -178,10 +181,12 @@ class JobReport:
     editors: tuple[str, ...] = ()
     session_reason: str = ""
     previous_failure: Failure | None = None
+    resumption: str = ""
     unfinished: str = ""
     raised_memory: tuple[RaisedMemory, ...] = ()
     warnings: tuple[str, ...] = ()
     stragglers: str = ""
+    stalled: bool = False
     stalled_task: str = ""
 
     @property
@@ -225,7 +230,9 @@ def end_report(
         started_states: the states of such tasks before; the others were never started.
     """
     tasks = tuple(_end_task(task, at, note, task_state, started_states) for task in report.tasks)
-    return change_result(replace(report, am=None, waiting="", stalled_task="", ended=at, tasks=tasks), failure)
+    return change_result(
+        replace(report, am=None, waiting="", stalled=False, stalled_task="", ended=at, tasks=tasks), failure
+    )
 
 
 def _end_task(task: TaskReport, at: float, note: str, state: TaskState, started_states: Set[TaskState]) -> TaskReport:

@@ -100,7 +100,7 @@ def _find_reason(report: JobReport) -> str:
     """Return why a job failed, or what is suspicious about it; empty if nothing is."""
     if report.failure:
         return report.failure.reason
-    if report.stalled_task:
+    if report.stalled:
         return report.waiting
     if report.previous_failure and not report.state.ended:
         return f"restarted: {report.previous_failure.reason}"

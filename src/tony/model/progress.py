@@ -74,6 +74,19 @@ class TaskProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """Where a task attempt continued after a restart.
+
+    Attributes:
+        first_step: the first that it reported.
+        reached: the highest step of the attempts before.
+    """
+
+    first_step: float
+    reached: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobProgress(TaskProgress):
     """The task that delays the job: a stalled one, else the slowest. Succeeded tasks do not count.
 

@@ -36,7 +36,10 @@ def test_a_job_that_failed(tony: Tony, home: Home) -> None:
         ("worker-1.s1.t1.err:7", "KeyError"),
         ("worker:0",),
         ("look at the data",),
+        (),
+        (),
         (f"tony logs {JOB} worker:1",),
+        (f"tony rerun {JOB}",),
     )
     assert "\x1b" not in answer.out
 

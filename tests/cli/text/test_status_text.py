@@ -71,6 +71,9 @@ def test_a_training_job(running: JobReport) -> None:
         "worker:1  starting  there  -    11:59:48 (12 s)      1        -        -      -        -          -",
         "",
         "worker:0 is slow: 2 s a step",
+        "",
+        "Next:",
+        "  tony top local-1  # the use of each task",
     ]
     live = format_live_table(replace(running, waiting="", tasks=tasks), NOON, 65, 10)
     assert live[1:] == [
@@ -128,14 +131,18 @@ def test_a_job_that_failed() -> None:
         "worker:1  failed   here  -    12:00:00 (0 s)  1        -       3",
     ]
     assert mention_each(lines[4:6], ("",), ("code 3", "8 s", "local-1", "failed", "worker:1", "here"))
-    assert lines[-3:] == ["", "Next:", "  tony why local-1"], "not what is being read"
+    assert lines[-3:] == ["", "Next:", "  tony rerun local-1 --restage  # run it again, once corrected"]
 
 
 def test_a_job_in_its_second_session(running: JobReport) -> None:
     """What failed the first is said as long as the job lives."""
     lines = format_status(replace(running, session=2, attempt=2, failure=FAILURE))
     assert lines[0].startswith("local-1  digits  starting  session 2  AM attempt 2")
-    assert mentions(lines[-1], "session 1", "worker:1 on here: exit code 3")
+    assert mentions(lines[-5], "session 1", "worker:1 on here: exit code 3")
+    assert lines[-2:] == [
+        "  tony why local-1                        # why session 1 failed",
+        "  tony logs local-1 worker:1 --session 1  # its whole output",
+    ]
 
 
 def test_many_restarts(running: JobReport) -> None:
@@ -212,10 +219,10 @@ def test_the_live_table_shows_how_programs_ended() -> None:
 
 def test_a_long_sentence_takes_several_rows_of_the_live_table_and_its_command_another_one(running: JobReport) -> None:
     waiting = "no step for 41 s: worker:1 (last step 1,204) is in recv at train.py:88; the other 3 are in all_reduce"
-    shown = replace(running, waiting=f"{waiting}; see: tony stacks local-20261126-203641-c40692")
+    shown = replace(running, waiting=waiting, stalled=True)
     rows = format_live_table(shown, NOON, columns=60, rows=10)
     assert " ".join(rows[-3:-1]) == waiting
-    assert rows[-1] == "see: tony stacks local-20261126-203641-c40692"
+    assert rows[-1] == f"see: tony stacks {running.job}"
     endless = format_live_table(replace(running, waiting="word " * 200), NOON, columns=60, rows=10)
     assert len(endless) == len(rows)
     assert endless[-1].endswith("…")

@@ -10,7 +10,7 @@ from tony.cli.open_job import load_report
 from tony.cli.options import Count, job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.history.job_record import record_of
-from tony.jobs.failure_text import format_outcome, format_report, format_warnings
+from tony.jobs.failure_text import format_ending, format_outcome
 from tony.model.job_report import JobReport
 
 
@@ -37,11 +37,8 @@ def command(job: str, tail: int | None, as_json: bool) -> int:
 
 
 def _print_report(report: JobReport, *, as_json: bool) -> None:
-    failure = format_report(report)
-    say_all(format_warnings(report), to=sys.stderr)
-    if failure:
-        say_all(failure, to=sys.stderr)
-    elif not as_json:
+    say_all(format_ending(report), to=sys.stderr)
+    if report.failure is None and not as_json:
         say(format_outcome(report))
     if as_json:
         print_json(report)

@@ -9,7 +9,8 @@ from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.text.root_cause_text import format_root_cause, format_rules
 from tony.control_characters import escape
-from tony.jobs.failure_text import format_outcome
+from tony.jobs.failure_text import format_outcome, format_warnings
+from tony.jobs.next_commands import format_next_commands, list_next_commands
 from tony.jobs.root_cause import build_root_cause, find_past_root_cause
 from tony.model.job_report import JobReport
 
@@ -31,7 +32,10 @@ def command(job: str, explain: bool, portal: str | None, as_json: bool) -> None:
         print_json(root_cause)
     elif root_cause is None:
         say(f"{format_outcome(report)}: nothing has failed")
-        say_all(escape(sentence) for sentence in (report.waiting, report.stragglers) if sentence)
+        say_all(
+            escape(sentence) for sentence in (report.waiting, report.stragglers, *format_warnings(report)) if sentence
+        )
+        say_all(map(escape, format_next_commands(list_next_commands(report, None))))
     else:
         say_all(format_root_cause(report, root_cause, is_past=past is not None))
         if explain:

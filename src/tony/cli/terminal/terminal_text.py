@@ -22,8 +22,7 @@ _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 #: Width that the last cell of a row keeps before another column is dropped.
 _MIN_LAST_COLUMNS = 20
 _RESET = "\x1b[0m"
-#: What precedes a command at the end of a sentence, and rows that the sentence may take.
-_COMMAND = "; see: "
+#: Rows that a sentence may take.
 _MAX_SENTENCE_ROWS = 3
 
 
@@ -74,10 +73,9 @@ def cut(text: str, columns: int) -> str:
 
 
 def wrap_sentence(text: str, columns: int) -> list[str]:
-    """Return a sentence in a few rows; a command at its end, `see: tony stacks JOB`, gets a row of its own."""
-    text, _, command = text.partition(_COMMAND)
+    """Return a sentence in a few rows."""
     rows = textwrap.wrap(text, max(1, columns), max_lines=_MAX_SENTENCE_ROWS, placeholder="…", break_on_hyphens=False)
-    return [cut(row, columns) for row in (*rows, *([_COMMAND.removeprefix("; ") + command] if command else []))]
+    return [cut(row, columns) for row in rows]
 
 
 def find_columns(stream: TextIO | None = None) -> int | None:

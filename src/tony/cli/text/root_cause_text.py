@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tony.diagnosis.line_rules import find_words_rule, get_rule
 from tony.jobs.failure_text import format_advice, format_decision, format_evidence, format_outcome
+from tony.jobs.next_commands import format_next_commands, list_next_commands
 from tony.jobs.root_cause import RootCause
 from tony.model.ids import format_task_ranges
 from tony.model.job_report import JobReport
@@ -27,10 +28,10 @@ def format_root_cause(report: JobReport, root_cause: RootCause, *, is_past: bool
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
     lines += [*format_decision(root_cause), *format_advice(root_cause)]
-    if root_cause.root_task:
-        session = f" --session {root_cause.session}" if is_past else ""
-        lines.append(f"  Look further: tony logs {report.job} {root_cause.root_task}{session}")
-    return lines
+    if is_past and report.resumption:
+        lines.append(f"  Session {report.session} {report.resumption}")
+    commands = list_next_commands(report, root_cause)
+    return lines + format_next_commands([each for each in commands if each.command != f"tony why {report.job}"])
 
 
 def format_rules(root_cause: RootCause) -> Sequence[str]:

@@ -67,7 +67,7 @@ class StatusChanges:
             *self._describe_sizes(report),
             *self._describe_lone_restarts(report),
             *self._describe_tasks(report),
-            *self._describe_waiting(report.waiting or report.unfinished, now),
+            *self._describe_waiting(_format_waiting(report), now),
             *self._describe_stragglers(report),
             *self._describe_state(report),
         ]
@@ -166,6 +166,11 @@ class StatusChanges:
             return []
         self._reported_shape, self._reported_at = shape, now
         return [waiting]
+
+
+def _format_waiting(report: JobReport) -> str:
+    stacks = f"; see: tony stacks {report.job}" if report.stalled else ""
+    return f"{report.waiting}{stacks}" or report.unfinished
 
 
 def _format_stop(report: JobReport, failure: Failure) -> list[str]:

@@ -13,6 +13,8 @@ from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, 
 from tony.cli.text.metric_values import NOTHING, format_measure, format_steps
 from tony.control_characters import escape
 from tony.jobs.failure_text import format_note, format_report, format_warnings
+from tony.jobs.next_commands import format_next_commands, list_next_commands
+from tony.jobs.root_cause import build_root_cause, find_past_root_cause
 from tony.model.failure import FailureClass
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.state_directory import JobFolder
@@ -52,18 +54,23 @@ def format_status(
     now = clock.wall()
     lines = [format_headline(report, now), *format_task_table(report, now, columns), *_format_sizes(report)]
     lines += _format_restarts(report, sessions, alone)
+    if report.resumption:
+        lines.append(escape(f"  session {report.session} {report.resumption}"))
     lines += _format_raised_memory(report)
     for sentence in filter(None, (progress, report.waiting, report.stragglers, report.unfinished)):
         lines += ["", escape(sentence)]
     if report.warnings:
         lines += ["", *(escape(line) for line in format_warnings(report))]
-    failure_lines = format_report(report, shown_by="status")
-    if report.state.ended and failure_lines:
+    failure_lines = format_report(report) if report.state.ended else []
+    if failure_lines:
         lines += ["", *(escape(line) for line in failure_lines)]
     elif report.failure is not None:
         killed = report.failure.failure_class is FailureClass.KILLED
         first = "" if killed else f"first failure of session {report.failure.session}: "
         lines += ["", escape(f"{first}{report.failure.reason}")]
+    if not failure_lines:
+        cause = find_past_root_cause(report) or build_root_cause(report)
+        lines += map(escape, format_next_commands(list_next_commands(report, cause)))
     return lines
 
 
@@ -257,6 +264,8 @@ def format_live_table(report: JobReport, now: float, columns: int, rows: int, pr
         lines += format_table([("ROLE", "TASKS"), *_format_role_rows(report.tasks)], columns)
     for text in filter(None, (progress, report.waiting, report.stragglers, report.unfinished)):
         lines += wrap_sentence(escape(text), columns)
+    if report.stalled:
+        lines.append(cut(f"see: tony stacks {escape(report.job)}", columns))
     return lines
 
 

@@ -152,6 +152,8 @@ def format_top_table(
     )
     for sentence in filter(None, map(escape, (report.waiting, report.stragglers, report.unfinished))):
         head += [sentence] if columns is None else wrap_sentence(sentence, columns)
+    if report.stalled:
+        head.append(f"see: tony stacks {escape(report.job)}")
     row_count = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
     chosen = sort_rows(rows, sort)
     if row_count is not None and len(chosen) > row_count:

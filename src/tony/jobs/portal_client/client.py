@@ -106,7 +106,7 @@ class PortalClient:
                 return
 
     def resolve(self, text: str) -> str:
-        """Resolve `text` to a job id: a whole id, a unique part of one, a name that one job has, or `last` for the
+        """Resolve `text` to a job id: a whole id, a name that one job has, a unique part of an id, or `last` for the
         user's newest job.
 
         Raises:
@@ -120,17 +120,17 @@ class PortalClient:
         try:
             self.get(f"jobs/{quote(text, safe='')}", {"tasks": "no"})
         except UnknownJobError:
-            matches = [head.job for head in self.iterate_jobs({"text": text}, lambda head: text in head.job, 4)]
-            if len(matches) == 1:
-                return matches[0]
             named = [head.job for head in self.iterate_jobs({"text": text}, lambda head: head.name == text, 6)]
             if len(named) == 1:
                 return named[0]
-            if matches:
-                several = f"several jobs match {text!r}: {', '.join(matches[:3])}. Write more of the id."
-                raise UnknownJobError(several) from None
             if named:
                 several = f"{text!r} is the name of several jobs: {', '.join(named[:5])}. Write the id of the job."
+                raise UnknownJobError(several) from None
+            matches = [head.job for head in self.iterate_jobs({"text": text}, lambda head: text in head.job, 4)]
+            if len(matches) == 1:
+                return matches[0]
+            if matches:
+                several = f"several jobs match {text!r}: {', '.join(matches[:3])}. Write more of the id."
                 raise UnknownJobError(several) from None
             raise UnknownJobError(f"{self.address} has no job {text!r}, or you may not see it") from None
         return text

@@ -57,13 +57,10 @@ class StallCard:
 
 
 def build_stall_card(report: JobReport) -> StallCard | None:
-    """Return the card of a running job that makes no progress; None if it does.
-
-    The sentence is that of the report, without the terminal command at its end: the page has buttons.
-    """
-    sentence, command, _ = report.waiting.partition("; see: tony stacks ")
-    if not command:
+    """Return the card of a running job that makes no progress; None if it does."""
+    if not report.stalled:
         return None
+    sentence = report.waiting
     if sentence.startswith("no "):  # else it begins with the name of a task
         sentence = f"N{sentence[1:]}"
     running = (task.task for task in report.tasks if task.state is TaskState.RUNNING)

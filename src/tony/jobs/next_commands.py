@@ -1,0 +1,110 @@
+"""The commands that a person is likely to need next: to look further, and to run a failed job again."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tony.jobs.root_cause import RootCause
+from tony.model.diagnosis import FailureKind
+from tony.model.failure import FailureCause, FailureClass
+from tony.model.job_report import JobReport
+from tony.model.states import JobState
+
+#: Kinds of failures that the same job may not meet again.
+_PASSING_KINDS = frozenset(
+    {
+        FailureKind.ACCELERATOR,
+        FailureKind.KILLED,
+        FailureKind.NETWORK,
+        FailureKind.NODE,
+        FailureKind.PREEMPTION,
+        FailureKind.RENDEZVOUS,
+        FailureKind.STORAGE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NextCommand:
+    """A command of `tony`, and what it is for."""
+
+    command: str
+    purpose: str
+
+
+def list_next_commands(report: JobReport, cause: RootCause | None, *, has_log: bool = True) -> list[NextCommand]:
+    """Return the commands for a job in its present state; none for one that ended well, or that a user stopped.
+
+    Args:
+        cause: why the job failed, or why the session before did.
+        has_log: the program of the root task printed something.
+    """
+    failure = report.failure
+    if failure and failure.failure_class is FailureClass.KILLED:
+        return []
+    if report.state is not JobState.FAILED or failure is None or cause is None:
+        return _list_for_unfailed(report, cause)
+    # of a program that was never started there is no more to see
+    seen = [] if failure.cause is FailureCause.LAUNCH else _list_for_failure(report, cause, has_log=has_log)
+    return [*seen, _build_rerun(report, cause)]
+
+
+def _list_for_unfailed(report: JobReport, cause: RootCause | None) -> list[NextCommand]:
+    job, found = report.job, []
+    if cause and cause.root_task:
+        found += [NextCommand(f"tony why {job}", f"why session {cause.session} failed")]
+        found += [_build_logs(report, cause)]
+    if report.stalled:
+        task = f" {report.stalled_task}" if report.stalled_task else ""
+        found += [
+            NextCommand(f"tony stacks {job}{task}", "where its programs are now"),
+            NextCommand(f"tony logs {job}{task}", "what it printed last"),
+            NextCommand(f"tony restart {job}", "start all tasks again"),
+            NextCommand(f"tony kill {job}", "end the job"),
+        ]
+    elif report.stragglers:
+        found += [NextCommand(f"tony top {job}", "the use of each task")]
+    elif report.warnings and not found:
+        found += [NextCommand(f"tony logs {job}", "the whole output")]
+    return found
+
+
+def _list_for_failure(report: JobReport, cause: RootCause, *, has_log: bool) -> list[NextCommand]:
+    found = [_build_logs(report, cause)] if cause.root_task and has_log else []
+    if report.failure and report.failure.failure_class is not FailureClass.USER:
+        found += [NextCommand(f"tony events {report.job}", "what happened, in order")]
+    return found
+
+
+def _build_logs(report: JobReport, cause: RootCause) -> NextCommand:
+    session = f" --session {cause.session}" if report.session > 1 else ""
+    return NextCommand(f"tony logs {report.job} {cause.root_task}{session}", "its whole output")
+
+
+def _build_rerun(report: JobReport, cause: RootCause) -> NextCommand:
+    rerun = f"tony rerun {report.job}"
+    if cause.patch:
+        changes = " ".join(f"--set {each}" for each in _list_changes(tomllib.loads("\n".join(cause.patch))))
+        return NextCommand(f"{rerun} {changes}", "run it again with this change")
+    if cause.retry and cause.class_ in _PASSING_KINDS:
+        return NextCommand(rerun, "run it again as it was: it may pass")
+    return NextCommand(f"{rerun} --restage", "run it again, once corrected")
+
+
+def _list_changes(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield the settings of a patch as `--set` takes them."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _list_changes(value, f"{above}{name}.")
+        else:
+            yield shlex.quote(f"{above}{name}={value}")
+
+
+def format_next_commands(commands: list[NextCommand]) -> list[str]:
+    """Return the commands below a heading, one to a line; nothing if there are none."""
+    width = max((len(each.command) for each in commands), default=0)
+    return ["", "Next:", *(f"  {each.command:{width}}  # {each.purpose}" for each in commands)] if commands else []
