@@ -133,7 +133,7 @@ def test_a_failure_of_no_task(report: JobReport) -> None:
         "",
         "Next:",
         f"  tony events {JOB}  # what happened, in order",
-        f"  tony rerun {JOB}   # run it again as it was: it may pass",
+        f"  tony rerun {JOB}   # run it again as it was (it may pass)",
     ]
 
 

@@ -640,7 +640,7 @@ def test_a_warning_is_on_the_page_of_a_job_that_succeeded(tmp_path: Path) -> Non
     folder = keep(home, JOB)
     report = replace(_report(folder), state=JobState.SUCCEEDED, failure=None, warnings=("its output ends <badly>",))
     write_summary(folder, report)
-    assert '<p class="note warn">its output ends &lt;badly&gt;</p>' in fetch(_app(home), f"/job/{JOB}").text
+    assert '<p class="cause">its output ends &lt;badly&gt;</p>' in fetch(_app(home), f"/job/{JOB}").text
 
 
 def test_a_job_stopped_by_its_owner_is_no_failure(tmp_path: Path) -> None:

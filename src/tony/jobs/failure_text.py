@@ -114,13 +114,17 @@ def format_evidence(root_cause: RootCause) -> list[str]:
 
 
 def _format_other_tasks(report: JobReport, failure: Failure) -> list[str]:
-    """Return one line about the fate of the tasks that did not fail; nothing if all did."""
+    fate = describe_other_tasks(report, failure)
+    return [f"  {'Other tasks' if failure.task else 'Tasks'}: {fate}"] if fate else []
+
+
+def describe_other_tasks(report: JobReport, failure: Failure) -> str:
+    """Return the fate of the tasks that did not fail, on one line; empty if all did."""
     fates: dict[str, list[TaskId]] = {}
     for task in report.tasks:
         if task.id != failure.task and task.state is not TaskState.FAILED:
             fates.setdefault(_describe_fate(task), []).append(task.id)
-    told = [f"{format_task_ranges(tasks, _SHOWN_RANGES)} {fate}" for fate, tasks in fates.items()]
-    return [f"  {'Other tasks' if failure.task else 'Tasks'}: {'; '.join(told)}"] if told else []
+    return "; ".join(f"{format_task_ranges(tasks, _SHOWN_RANGES)} {fate}" for fate, tasks in fates.items())
 
 
 def _describe_fate(task: TaskReport) -> str:

@@ -50,7 +50,7 @@ def list_next_commands(report: JobReport, cause: RootCause | None, *, has_log: b
         return _list_for_unfailed(report, cause)
     # of a program that was never started there is no more to see
     seen = [] if failure.cause is FailureCause.LAUNCH else _list_for_failure(report, cause, has_log=has_log)
-    return [*seen, _build_rerun(report, cause)]
+    return [*seen, build_rerun_command(report, cause)]
 
 
 def _list_for_unfailed(report: JobReport, cause: RootCause | None) -> list[NextCommand]:
@@ -85,13 +85,14 @@ def _build_logs(report: JobReport, cause: RootCause) -> NextCommand:
     return NextCommand(f"tony logs {report.job} {cause.root_task}{session}", "its whole output")
 
 
-def _build_rerun(report: JobReport, cause: RootCause) -> NextCommand:
+def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand:
+    """Return the command that runs a failed job again: as it was, once corrected, or with a change that may help."""
     rerun = f"tony rerun {report.job}"
     if cause.patch:
         changes = " ".join(f"--set {each}" for each in _list_changes(tomllib.loads("\n".join(cause.patch))))
         return NextCommand(f"{rerun} {changes}", "run it again with this change")
     if cause.retry and cause.class_ in _PASSING_KINDS:
-        return NextCommand(rerun, "run it again as it was: it may pass")
+        return NextCommand(rerun, "run it again as it was (it may pass)")
     return NextCommand(f"{rerun} --restage", "run it again, once corrected")
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from tony.core.sentences import names_host, names_signal
+from tony.jobs.failure_text import describe_other_tasks
+from tony.jobs.next_commands import NextCommand, build_rerun_command
 from tony.jobs.root_cause import CitedLine, RootCause, describe_root_cause
 from tony.model.failure import Failure, FailureClass
 from tony.model.job_report import JobReport
@@ -30,6 +32,8 @@ class FailureCard:
         tail: the last lines of output.
         host, signal: as far as the sentence does not name them.
         log: address of the full log; empty if there is none.
+        other_tasks: the fate of the tasks that did not fail; empty while the job continues.
+        rerun: the command that runs the job again; None if it did not fail, or a user stopped it.
     """
 
     failure: Failure
@@ -42,6 +46,8 @@ class FailureCard:
     host: str | None
     signal: str | None
     log: str
+    other_tasks: str
+    rerun: NextCommand | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,8 @@ def build_failure_card(page_request: PageRequest, report: JobReport) -> FailureC
         host=None if names_host(failure) else failure.host,
         signal=None if names_signal(failure) else failure.signal,
         log=_find_log(page_request, report, failure),
+        other_tasks=describe_other_tasks(report, failure) if report.state.ended and not is_past else "",
+        rerun=build_rerun_command(report, cause) if report.state is JobState.FAILED else None,
     )
 
 
