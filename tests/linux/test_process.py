@@ -82,7 +82,7 @@ def test_own_children_are_listed_until_they_are_waited_for(marker: str) -> None:
         assert {*(process.list_own_children() or ())} - before == {child.pid}
         process.sweep(marker)
         child.wait()
-    assert {*(process.list_own_children() or ())} == before
+    assert {*(process.list_own_children() or ())} <= before, "those left by others may end meanwhile"
 
 
 @pytest.mark.parametrize("listed", [True, False])
