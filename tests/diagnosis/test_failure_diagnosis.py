@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tony.diagnosis.evidence_selection import select_evidence
@@ -10,6 +14,9 @@ from tony.diagnosis.output_scanner import OutputScanner
 from tony.model.diagnosis import EvidenceLine
 from tony.model.failure import FailureCause
 from tony.model.program_exit import ExitReason, ExitStatus
+
+#: What they are and where their labels come from, the file tells.
+EVERYDAY: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("everyday.toml").read_text("utf-8"))["text"]
 
 
 def exit_with(
@@ -47,7 +54,7 @@ def exit_with(
         (exit_with(1, rule="python-exception", duration=90.0), "user-code", True),
         (exit_with(1, rule="python-exception", text="RuntimeError: cannot connect to db"), "network", True),
         (exit_with(1, rule="script-error", text="error: unexpected EOF"), "user-data", False),
-        (exit_with(1, rule="script-error", text="error: unexpected EOF", step=3.0), "user-data", True),
+        (exit_with(1, rule="script-error", text="error: unexpected EOF", step=3.0), "user-data", False),
         (exit_with(1, rule="script-error", text="error: GPU unavailable", step=3.0), "accelerator", True),
         (exit_with(1, rule="script-error", text="error: out of memory", step=3.0), "memory", False),
         (exit_with(1, rule="script-error", text="error: token has expired", step=3.0), "permission", False),
@@ -112,3 +119,27 @@ def test_an_error_of_the_program_leads_to_its_line() -> None:
     found = diagnose(FailureCause.PROGRAM, ExitStatus(reason=ExitReason.EXITED, code=1, evidence=(line,)))
     assert "train.py:4 in load" in found.advice
     assert "r[a]" not in found.advice
+
+
+@pytest.mark.parametrize("case", EVERYDAY, ids=[case["name"] for case in EVERYDAY])
+def test_an_everyday_failure(case: dict[str, Any]) -> None:
+    """Its kind, the decisive line and whether a retry can help are as the labels say."""
+    scanner = OutputScanner("err")
+    scanner.feed(case["output"].encode(), 0.0)
+    signal = case.get("signal")
+    evidence = select_evidence([scanner], 0.0, has_exited=signal is None)
+    status = ExitStatus(
+        reason=ExitReason.EXITED,
+        code=case.get("exit_code"),
+        signal=signal,
+        evidence=evidence,
+        duration=case["seconds"],
+        step=case.get("step"),
+    )
+    found = diagnose(FailureCause.PROGRAM, status)
+    judged = {
+        "class": found.kind.value in case["class"],
+        "line": case["line"] in (evidence[0].text if evidence else ""),
+        "retry": found.retry == case.get("retry", found.retry),
+    }
+    assert [name for name, is_right in judged.items() if not is_right] == case.get("wrong", [])

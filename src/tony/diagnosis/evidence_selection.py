@@ -9,9 +9,10 @@ from dataclasses import replace
 from tony.diagnosis.line_rules import get_rule
 from tony.diagnosis.output_scanner import OutputScanner
 from tony.diagnosis.rule_match import RuleMatch
+from tony.diagnosis.rules.accelerators import NAMED_PEER
 from tony.diagnosis.rules.jax import MISSING
-from tony.diagnosis.rules.programs import LAST_LINE
-from tony.model.diagnosis import EvidenceLine, LineMeaning
+from tony.diagnosis.rules.programs import CRASH, LAST_LINE
+from tony.model.diagnosis import EvidenceLine, FailureKind, LineMeaning
 from tony.model.ids import TaskId
 
 #: Seconds between two found lines that separate two incidents.
@@ -25,7 +26,7 @@ MAX_EVIDENCE_LINES = 4
 _MISSING = re.compile(r"(?:task names|heartbeats\)):((?: (?:/job:jax_worker/replica:0/task:)?\d{1,6})+)$")
 _NUMBER = re.compile(r"(\d+)(?: |$)")
 #: Rules for any line that looks like an error.
-_GENERIC_RULES = frozenset({"python-exception", "panic", "segmentation-fault", "java-exception"})
+_GENERIC_RULES = frozenset({"python-exception", "panic", CRASH, "java-exception"})
 _WEAKEST_RULES = frozenset({"script-error", "log-error", LAST_LINE})
 
 
@@ -36,8 +37,9 @@ def select_evidence(
 
     The decisive one is the first line about the program itself in the last incident that has one: earlier errors were
     survived, exceptions raised while that one was handled follow from it, and what the program said about its peers, or
-    its launcher about the program, is not the cause. Without one it is the line about peers that names them, or the
-    first one. Where no rule finds any, the last line of stderr is.
+    its launcher about the program, is not the cause. Without one, and where the program gave up because of them by a
+    crash, it is the line about peers that names them, or the first one. Where no rule finds any, the last
+    line of stderr is.
 
     Args:
         has_exited: it exited by itself, with an exit code.
@@ -48,8 +50,11 @@ def select_evidence(
     incident = _find_last_incident(lines, line_counts)
     own = [line for line in incident if line.rule.meaning is LineMeaning.CAUSE]
     peers = [line for line in incident if line.rule.meaning is LineMeaning.CONSEQUENCE]
-    missing = [line for line in peers if line.rule.name == MISSING]
-    decisive = _find_decisive(own) or next(iter([*missing, *peers, *incident]), None)
+    named = [line for line in peers if line.rule.name in (MISSING, NAMED_PEER)]
+    decisive = _find_decisive(own)
+    if decisive is None or (decisive.rule.name == CRASH and any(line.at <= decisive.at for line in peers)):
+        telling = [line for line in incident if line.rule.kind is not FailureKind.USER_CODE]
+        decisive = next(iter([*named, *peers, *telling, *incident]), None)
     if decisive is None and has_exited:
         last = [line for scanner in scanners if scanner.stream == "err" and (line := scanner.find_last_line())]
         decisive = last[0] if last and ended_at - last[0].at <= _SURVIVED_SECONDS else None

@@ -144,11 +144,10 @@ class LineExaminer:
             announces = is_kept and is_exception and bare.rstrip().endswith(b":") and not self.names_left
             self._lines_to_message = _MAX_LINES_TO_MESSAGE if announces else 0
         elif not (bare.startswith(b"  ") and _WARNING.search(self._before)):  # the source line that warned
-            is_kept = self._keep(line, bare, number, now, is_exception=False)
-            if self._lines_to_message:
-                self._note_message(bare.strip(), is_known=is_kept)
-            elif is_kept and _PANIC.match(bare):
-                self._lines_to_message = _MAX_LINES_TO_MESSAGE
+            if self._lines_to_message and self._add_message(bare.strip()):
+                return
+            if self._keep(line, bare, number, now, is_exception=False):
+                self._lines_to_message = _MAX_LINES_TO_MESSAGE if _PANIC.match(bare) else 0
 
     def examine_record(self, line: bytes, number: int, now: float) -> None:
         """Examine a log record in JSON that has a traceback in one of its texts, as if that had lines."""
@@ -160,16 +159,16 @@ class LineExaminer:
             self.examine(piece.replace(rb"\"", b'"')[:MAX_LINE_BYTES], number, now)
         self._in_frames, self._lines_to_message = False, 0
 
-    def _note_message(self, text: bytes, *, is_known: bool) -> None:
-        """Add a line to the exception in front of it, unless it belongs to a stack, or a rule matches it."""
+    def _add_message(self, text: bytes) -> bool:
+        """Add a line to the exception in front of it, unless it belongs to a stack; return True if it was added."""
         self._lines_to_message -= 1
-        if is_known:
-            self._lines_to_message = 0
-        elif not _NO_MESSAGE.match(text) and not self._before.lstrip().startswith(b'File "'):
-            self._lines_to_message = 0
-            kept = self._last or self._first
-            whole = f"{kept[-1].text.rstrip()} {text.decode(errors='replace')}"[:MAX_LINE_BYTES]
-            kept[-1] = replace(kept[-1], text=whole, rule=self._rules.find(whole) or kept[-1].rule)
+        if _NO_MESSAGE.match(text) or self._before.lstrip().startswith(b'File "'):
+            return False
+        self._lines_to_message = 0
+        kept = self._last or self._first
+        whole = f"{kept[-1].text.rstrip()} {text.decode(errors='replace')}"[:MAX_LINE_BYTES]
+        kept[-1] = replace(kept[-1], text=whole, rule=self._rules.find(whole) or kept[-1].rule)
+        return True
 
     def _note_source(self, bare: bytes) -> None:
         """Remember the source line of the innermost frame, and the innermost place in the user's code with its line."""
@@ -197,6 +196,8 @@ class LineExaminer:
         follows = is_exception and self._is_chained
         if follows and self._is_handling and not self._source.startswith(b"raise"):
             follows = not self._replace_lookup()
+        elif follows and not self._is_handling and rule.meaning is LineMeaning.CAUSE:
+            follows = not self._pass_on_cause(rule, text)
         if is_exception:
             self._is_chained = self._is_handling = False
         if is_exception and rule.meaning is LineMeaning.SUMMARY:
@@ -249,6 +250,19 @@ class LineExaminer:
         kept = self._last or self._first
         if kept and kept[-1].rule.name == rule:
             kept.pop()
+
+    def _pass_on_cause(self, rule: Rule, text: str) -> bool:
+        """Let the last exception follow from the next, which was raised to explain it; return True if that does.
+
+        An explanation of which no rule says what it means does not.
+        """
+        kept = self._last or self._first
+        if not kept or not kept[-1].is_exception or kept[-1].rule.meaning is not LineMeaning.CAUSE:
+            return False
+        if rule.retry is None and find_words_rule(text) is None:
+            return False
+        kept[-1] = replace(kept[-1], follows=True)
+        return True
 
     def _replace_lookup(self) -> bool:
         """Forget the last exception if it only said that something is not there; return True if it did.

@@ -20,7 +20,7 @@ _MAX_SECONDS = 1.0
 #: TensorFlow prints of a machine without a GPU. What NCCL ends with is a warning to it.
 _HARMLESS = re.compile(
     r"^(?![\w.]*(?:Error|Exception)\b).{0,60}(?:\b(?:DEBUG|INFO|(?<!NCCL )WARN|WARNING|NOTICE)\b|\w*Warning: )|"
-    r"^\[?[IW]\d{4} |^\d{4}-\d\d-\d\d [\d:.]+: [IW] |^\S+:\d+: \w*Warning: |failed call to cuInit: "
+    r"^\[?[IW]\d{3,4} |^\d{4}-\d\d-\d\d [\d:.]+: [IW] |^\S+:\d+: \w*Warning: |failed call to cuInit: "
 )
 #: A progress bar, or a metric.
 _PROGRESS = re.compile(r"\d%\||it/s|^\W*(epoch|step|loss|iter(ation)?)\b\W{0,3}\d", re.IGNORECASE)

@@ -21,7 +21,7 @@ _WORDS = (
     *(b"traceback", b"error", b"xception", b"fail", b"fatal", b"timed out", b"timeout", b"kill", b"abort", b"denied"),
     *(b"not found", b"no such", b"can't", b"cannot", b"closed", b"peer", b"panic", b"fault", b"no module", b"xid"),
     *(b"assert", b"terminat", b"not enough", b"unavailable", b"subset of", b"memory", b"barrier", b"detected"),
-    *(b"what():", b"exceeded", b"unbound", b" lost", b"gzip", b"critical", b"could not"),
+    *(b"what():", b"exceeded", b"unbound", b" lost", b"gzip", b"critical", b"could not", b"unable to"),
     *(b"evicted", b"low on resource", b"are available: "),
 )
 _WORD = re.compile(r"[^\W\d_]{3}")

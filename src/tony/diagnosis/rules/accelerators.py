@@ -5,6 +5,9 @@ from __future__ import annotations
 from tony.diagnosis.rule import Rule
 from tony.model.diagnosis import FailureKind, LineMeaning
 
+#: Name of the rule for a line of NCCL that names the peer that went away.
+NAMED_PEER = "nccl-named-peer"
+
 RULES = (
     Rule(
         name="gpu-memory",
@@ -66,6 +69,16 @@ RULES = (
             "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.",
         ),
         traps=("E cuda_driver.cc:328] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error",),
+    ),
+    Rule(
+        name=NAMED_PEER,
+        pattern=r"^socket\w+: Connection closed by remote peer \S+<\d+>",
+        kind=FailureKind.NETWORK,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        source="nccl: src/misc/socket.cc",
+        examples=("socketProgress: Connection closed by remote peer a1.example<52114>",),
+        traps=("socket: Connection closed by remote peer",),
     ),
     Rule(
         name="nccl-peer",

@@ -26,6 +26,15 @@ RULES = (
         traps=("slurmstepd: error: *** STEP 77.0 ON n1 CANCELLED AT 2026-03-01T10:00:00 ***",),
     ),
     Rule(
+        name="slurm-cancelled",
+        pattern=r"\*\*\* (JOB|STEP) \S+ ON \S+ CANCELLED AT \S+ \*\*\*",
+        kind=FailureKind.KILLED,
+        advice="a user cancelled the job of Slurm, or its launcher ended it",
+        source="slurm: src/slurmd/slurmstepd/req.c",
+        examples=("slurmstepd: error: *** STEP 77.0 ON n1 CANCELLED AT 2026-03-01T10:00:00 ***",),
+        traps=("slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2026-03-01T10:00:00 DUE TO NODE FAILURE ***",),
+    ),
+    Rule(
         name="slurm-node",
         pattern=r"\*\*\* .* CANCELLED AT \S+ DUE TO NODE FAILURE|^srun: error: Node failure on |\bNODE_FAIL\b",
         kind=FailureKind.NODE,

@@ -95,7 +95,7 @@ RULES = (
     Rule(
         name="words-of-access",
         pattern=r"(?i)\bunauthori[sz]ed|\bforbidden\b|\baccess (is )?denied|\bnot (authori[sz]ed|permitted|logged in)|"
-        rf"{_LACKING} (\w+ ){{0,2}}{_SECRET}|{_SECRET}\b.*{_LACKING}\b|\bauthenticate\b|"
+        rf"{_LACKING} (\w+ ){{0,2}}{_SECRET}|{_SECRET}\b.*{_LACKING}\b|\bauthenticate\b|\bgated (repo|model)|"
         r"authentication(error|exception|failed)?\b(?! (server|service|provider|endpoint))|"
         r"\b(invalid|expired|missing|bad) (\w+ )?token\b(?! id)|\b(token|session|password|certificate)\b.* expired\b",
         kind=FailureKind.PERMISSION,
@@ -176,7 +176,6 @@ RULES = (
         + _CANNOT
         + r"(open|read|parse|decode|deserializ\w+)\b|FileNotFound|NoSuchFile",
         kind=FailureKind.USER_DATA,
-        retry=None,
         advice="check the input: that it is there, whole, and of the format that the program expects",
         source="Linux: errno(3); the words of programs that read files",
         examples=(

@@ -36,8 +36,8 @@ RULES = (
     ),
     Rule(
         name="library-missing",
-        pattern=r"error while loading shared libraries|cannot open shared object file|undefined symbol:|"
-        r"version `(GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|ld\.so: object",
+        pattern=r"error while loading shared libraries|cannot open shared object file|"
+        r"^(?!.*ImportError).*undefined symbol:|version `(GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found|ld\.so: object",
         kind=FailureKind.LAUNCH,
         advice="install the library on the nodes, or bring an environment that contains it",
         source="glibc: elf/dl-load.c, elf/dl-version.c",

@@ -7,6 +7,32 @@ from tony.model.diagnosis import FailureKind, LineMeaning
 
 RULES = (
     Rule(
+        name="launched-program-killed",
+        pattern=r"exits with return code = -9\b|Signal 9 \(SIGKILL\) received by PID|exited on signal 9 \(Killed\)|"
+        r"died with <Signals\.SIGKILL: 9>|KILLED BY SIGNAL: 9\b",
+        kind=FailureKind.MEMORY,
+        meaning=LineMeaning.SUMMARY,
+        advice="a program was killed, most often because memory of the host ran out: request more, or use less",
+        source="deepspeed: deepspeed/launcher/launch.py; pytorch: elastic/multiprocessing/api.py; open-mpi; mpich",
+        examples=(
+            "[2026-11-27 20:31:29,269] [ERROR] [launch.py:321:sigkill_handler] ['python'] exits with return code = -9",
+            "  traceback : Signal 9 (SIGKILL) received by PID 2630",
+        ),
+        traps=("[2026-11-27 20:31:29,269] [INFO] [launch.py:348:main] Process 7 exits successfully.",),
+    ),
+    Rule(
+        name="deepspeed-summary",
+        pattern=r"\[launch\.py:\d+:sigkill_handler\].*exits with return code = ",
+        kind=FailureKind.USER_CODE,
+        meaning=LineMeaning.SUMMARY,
+        retry=True,
+        source="deepspeed: deepspeed/launcher/launch.py",
+        examples=(
+            "[2026-11-27 20:31:29,269] [ERROR] [launch.py:321:sigkill_handler] ['x'] exits with return code = 1",
+        ),
+        traps=("[2026-11-27 20:31:29,269] [INFO] [launch.py:348:main] Process 7 exits successfully.",),
+    ),
+    Rule(
         name="torchrun-summary",
         pattern=r"torch\.distributed\.elastic\.multiprocessing\.(errors\.ChildFailedError|api: ?\[?(ERROR|WARNING)?)|"
         r"\bChildFailedError\b|elastic\.multiprocessing\.api:failed|Sending process \d+ closing signal",
@@ -62,7 +88,7 @@ RULES = (
         meaning=LineMeaning.SUMMARY,
         retry=True,
         source="open-mpi: orte/tools/orterun/help-orterun.txt; mpich: src/pm/hydra",
-        examples=("mpirun noticed that process rank 1 with PID 0 on node a exited on signal 9 (Killed).",),
+        examples=("mpirun noticed that process rank 1 with PID 0 on node a exited on signal 11 (Segmentation fault).",),
         traps=("mpirun runs 4 processes",),
     ),
     Rule(
@@ -116,6 +142,15 @@ RULES = (
         source="open-mpi: ompi/mpi/c/abort.c, help-mpi-api.txt",
         examples=("MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD",),
         traps=("MPI_ABORT is not called on errors",),
+    ),
+    Rule(
+        name="mpi-executable",
+        pattern=r"^(mpirun|mpiexec|prterun) was unable to (find the specified executable file|launch the specified)",
+        kind=FailureKind.LAUNCH,
+        advice="name a program that is on every node, by its whole path or in PATH",
+        source="open-mpi: orte/tools/orterun/help-orterun.txt",
+        examples=("mpirun was unable to find the specified executable file, and therefore",),
+        traps=("mpirun was unable to bind process 3",),
     ),
     Rule(
         name="mpi-slots",

@@ -7,6 +7,8 @@ from tony.model.diagnosis import FailureKind
 
 #: Name of the rule for a line that no other rule matches.
 LAST_LINE = "last-line"
+#: Name of the rule for the end of a program by a signal of its own.
+CRASH = "segmentation-fault"
 
 RULES = (
     Rule(
@@ -160,7 +162,7 @@ RULES = (
         traps=("INFO no Exception in thread main",),
     ),
     Rule(
-        name="segmentation-fault",
+        name=CRASH,
         pattern=r"Segmentation fault|Fatal Python error: |\*\*\* Aborted at|double free or corruption|"
         r"terminate called|Illegal instruction|Floating point exception|SIGSEGV|stack smashing detected|"
         r"^Bus error|^Aborted|core dumped",

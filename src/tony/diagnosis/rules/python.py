@@ -10,6 +10,15 @@ _HEAD = r"^([A-Za-z_]\w*\.)*"
 
 RULES = (
     Rule(
+        name="python-binary",
+        pattern=_HEAD + r"ImportError: .*(undefined symbol|compiled against|numpy\.core\.multiarray failed to import)",
+        kind=FailureKind.USER_CODE,
+        advice="the module was built for another version of a library: install the build that fits it",
+        source="glibc: elf/dl-lookup.c; numpy: numpy/_core/__init__.py",
+        examples=("ImportError: /x/flash_attn_2_cuda.so: undefined symbol: _ZN2at4_ops5zeros4callE",),
+        traps=("ImportError: cannot import name 'symbol'",),
+    ),
+    Rule(
         name="python-module",
         pattern=_HEAD + r"(ModuleNotFoundError|ImportError)\b",
         kind=FailureKind.USER_CODE,

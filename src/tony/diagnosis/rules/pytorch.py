@@ -7,12 +7,22 @@ from tony.model.diagnosis import FailureKind, LineMeaning
 
 RULES = (
     Rule(
+        name="gloo-barrier",
+        pattern=r"Ranks? [\d, ]+ failed to pass monitoredBarrier in \d+ ms",
+        kind=FailureKind.HANG,
+        meaning=LineMeaning.CONSEQUENCE,
+        retry=True,
+        advice="see what the ranks did that the line names: they did not come to the barrier",
+        source="pytorch: torch/csrc/distributed/c10d/ProcessGroupGloo.cpp",
+        examples=("[E ProcessGroupGloo.cpp:138] [Rank 0]: Ranks 3 failed to pass monitoredBarrier in 1800000 ms",),
+        traps=("Rank 3 passed monitoredBarrier",),
+    ),
+    Rule(
         name="gloo-peer",
         pattern=r"\[[^\]]*gloo/transport/[^\]]*\].*(Connection (closed|reset|refused)|Read error|Write error|"
         r"writev|Broken pipe|Socket closed|closed by peer)|"
         r"gloo::(EnforceNotMet|IoException)|Application timeout caused pair closure|"
-        r"Rank \d+ (successfully reached monitoredBarrier, but received errors|failed to pass monitoredBarrier)|"
-        r"monitoredBarrier",
+        r"Rank \d+ successfully reached monitoredBarrier, but received errors|monitoredBarrier",
         kind=FailureKind.NETWORK,
         meaning=LineMeaning.CONSEQUENCE,
         retry=True,
