@@ -47,6 +47,13 @@ def test_a_failed_job_is_run_again_as_its_failure_requires(
     assert commands(with_failure(home, kind, retry=retry, patch=patch)) == [f"tony logs {JOB} worker:1", rerun]
 
 
+def test_a_limit_that_passed_is_raised(home: Home) -> None:
+    report = with_failure(home, FailureKind.TIMEOUT, retry=True)
+    assert report.failure
+    late = replace(report, failure=replace(report.failure, cause=FailureCause.EXECUTION_TIMEOUT))
+    assert commands(late)[-1] == f"tony rerun {JOB} --set execution_timeout=DURATION"
+
+
 def test_a_program_that_was_never_started_has_no_output(home: Home) -> None:
     report = with_failure(home, FailureKind.LAUNCH, retry=False)
     assert report.failure

@@ -26,6 +26,8 @@ _PASSING_KINDS = frozenset(
         FailureKind.STORAGE,
     }
 )
+#: Limits of what only the user knows how long it takes.
+_LIMITS = {FailureCause.EXECUTION_TIMEOUT: "execution_timeout", FailureCause.JOB_TIMEOUT: "job_timeout"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,9 @@ def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand:
     if cause.patch:
         changes = " ".join(f"--set {each}" for each in _list_changes(tomllib.loads("\n".join(cause.patch))))
         return NextCommand(f"{rerun} {changes}", "run it again with this change")
+    limit = _LIMITS.get(report.failure.cause) if report.failure else None
+    if limit:
+        return NextCommand(f"{rerun} --set {limit}=DURATION", "run it again with a longer limit")
     if cause.retry and cause.class_ in _PASSING_KINDS:
         return NextCommand(rerun, "run it again as it was (it may pass)")
     return NextCommand(f"{rerun} --restage", "run it again, once corrected")
