@@ -21,6 +21,7 @@ from tony.config.load import load
         ("python -m train", None),
         ("python -X dev train.py", None),
         ("python {params.script}.py", None),
+        ("python train.py --data {params.data}", "train.py"),
         ("python /opt/train.py", None),
         ("python ../train.py", None),
         ("torchrun train.py", None),

@@ -123,3 +123,24 @@ def test_a_gpu_for_a_role_that_requests_none() -> None:
 
 def test_other_failures_have_no_patch() -> None:
     assert diagnose(workers(1), "python-code", "NameError: name 'x' is not defined").patch == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "said"),
+    [
+        ("command-not-found", "bash: line 1: pythn: command not found", ("did you mean python?",)),
+        (
+            "python-file",
+            "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.csv'",
+            ("/data/a.csv", "node"),
+        ),
+        ("python-file", "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'", ("a.csv", "work folder")),
+    ],
+)
+def test_the_advice_names_what_is_missing(rule: str, text: str, said: tuple[str, ...]) -> None:
+    assert mentions(diagnose(workers(1), rule, text).advice, *said)
+
+
+def test_a_program_that_a_node_lacks_is_not_misspelled() -> None:
+    text = "bash: line 1: python3: command not found"
+    assert "did you mean" not in diagnose(workers(1), "command-not-found", text).advice

@@ -44,7 +44,7 @@ def test_a_program_that_failed(report: JobReport) -> None:
         "",
         "Next:",
         f"  tony logs {JOB} worker:1    # its whole output",
-        f"  tony rerun {JOB} --restage  # run it again, once corrected",
+        f"  tony rerun {JOB} --restage  # run it again, once the program is corrected",
     ]
 
 
@@ -142,7 +142,12 @@ def test_a_killed_job_needs_no_page(report: JobReport) -> None:
         failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by ann", session=1, at=1.0
     )
     killed = replace(report, state=JobState.KILLED, failure=failure, exit_code=4)
-    assert format_report(killed) == [f"job {JOB} (digits) killed after 8 s: killed by ann"]
+    assert format_report(killed) == [
+        f"job {JOB} (digits) killed after 8 s: killed by ann",
+        "",
+        "Next:",
+        f"  tony rerun {JOB}  # run it again",
+    ]
 
 
 def test_a_job_that_succeeded_has_no_page(home: Home) -> None:

@@ -10,7 +10,7 @@ from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded
 from tony.jobs.next_commands import list_next_commands
 from tony.jobs.root_cause import build_root_cause, describe_root_cause
 from tony.model.diagnosis import Diagnosis, FailureKind, LineMeaning
-from tony.model.failure import FailureCause
+from tony.model.failure import FailureCause, TimeoutFacts
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.model.states import JobState
@@ -50,8 +50,27 @@ def test_a_failed_job_is_run_again_as_its_failure_requires(
 def test_a_limit_that_passed_is_raised(home: Home) -> None:
     report = with_failure(home, FailureKind.TIMEOUT, retry=True)
     assert report.failure
-    late = replace(report, failure=replace(report.failure, cause=FailureCause.EXECUTION_TIMEOUT))
-    assert commands(late)[-1] == f"tony rerun {JOB} --set execution_timeout=DURATION"
+    cause, facts = FailureCause.EXECUTION_TIMEOUT, TimeoutFacts(limit=5400.0)
+    late = replace(report, failure=replace(report.failure, cause=cause, facts=facts))
+    assert commands(late)[-1] == f"tony rerun {JOB} --set execution_timeout=3h"
+
+
+def test_a_job_file_is_submitted_again(home: Home) -> None:
+    """A rerun would take the settings as they were: the mistake may be one of them."""
+    report = replace(with_failure(home, FailureKind.USER_CODE, retry=False), job_file="my jobs/job.toml")
+    assert commands(report)[-1] == "tony submit 'my jobs/job.toml'"
+
+
+def test_a_crash_is_run_again_with_what_shows_its_line(home: Home) -> None:
+    report = with_failure(home, FailureKind.USER_CODE, retry=False)
+    assert report.failure
+    crashed = replace(report, failure=replace(report.failure, exit_code=None, signal="SIGSEGV"))
+    assert commands(crashed)[-1] == f"tony rerun {JOB} --env PYTHONFAULTHANDLER=1"
+
+
+def test_a_job_that_a_user_stopped_can_be_run_again(home: Home) -> None:
+    killed = replace(succeeded(*recorded(home)), state=JobState.KILLED, failure=FAILURE)
+    assert commands(killed) == [f"tony rerun {JOB}"]
 
 
 def test_a_program_that_was_never_started_has_no_output(home: Home) -> None:
@@ -83,4 +102,7 @@ def test_a_job_that_ended_well_needs_none(home: Home) -> None:
     """Unless something about it is suspicious."""
     report = succeeded(*recorded(home))
     assert commands(report) == []
-    assert commands(replace(report, warnings=("its output ends with a traceback",))) == [f"tony logs {JOB}"]
+    assert commands(replace(report, warnings=("its output ends with a traceback",))) == [
+        f"tony logs {JOB}",
+        f"tony rerun {JOB} --restage",
+    ]

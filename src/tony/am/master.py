@@ -173,6 +173,7 @@ class Master:
             folder=str(self.job.folder.path),
             user=record.user,
             submitted=record.submitted,
+            job_file=record.job_file,
             live={**self._in_setup, **self.executors.collect_live()},
             find_progress=self.metrics.find_progress,
             find_resumption=self.metrics.find_resumption,

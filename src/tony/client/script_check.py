@@ -24,6 +24,7 @@ from tony.name_suggestions import find_closest_match
 
 #: Characters with which a shell does more than start a program with these words, and those of placeholders.
 _SPECIAL = re.compile(r"[;&|<>()$`\\*?\[\]{}~\n#!]")
+_PLACEHOLDER = re.compile(r"\{[\w.]+\}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 #: Options of Python without a value; others end the reading.
@@ -53,7 +54,7 @@ def find_missing_scripts(resolved: Resolved) -> Iterator[Problem]:
 def find_script(command: Command) -> str | None:
     """Return the script that a command starts, relative to the work folder; None if it is not plain which."""
     if isinstance(command, str):
-        if _SPECIAL.search(command):
+        if _SPECIAL.search(_PLACEHOLDER.sub("", command)):
             return None
         try:
             words = shlex.split(command)

@@ -248,6 +248,7 @@ def _build_record(resolved: Resolved, folder: JobFolder, staged: StagedJob, now:
         framework_path=_find_plug_in_folder(framework),
         sources=dict(resolved.sources),
         masked=_list_masked_keys(resolved.spec),
+        job_file=resolved.job_file or "",
     )
 
 

@@ -11,7 +11,9 @@ from tony.model.states import TaskState
 _MAX_WARNINGS = 3
 #: Characters of a line of output.
 _MAX_LINE = 200
-_HINT = "a pipe or `;` hides the exit code of what is before it: begin the command with `set -eo pipefail;`"
+_HINT = (
+    "a pipe or `;` hides the exit code of what is before it: begin `command` in the job file with `set -eo pipefail;`"
+)
 
 
 def describe_hidden_tracebacks(state: State) -> tuple[str, ...]:

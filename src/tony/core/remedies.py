@@ -11,6 +11,7 @@ from tony.core.state import State
 from tony.model.diagnosis import Diagnosis, EvidenceLine
 from tony.model.failure import Failure, FailureCause
 from tony.model.job_spec import JobSpec
+from tony.name_suggestions import find_closest_match
 from tony.units import format_exact_duration, format_exact_size, format_size
 
 #: How many times its memory a task that was killed for it gets.
@@ -29,6 +30,14 @@ _QUOTED = re.compile(r"'([^']+)'")
 #: A script without its interpreter in front, as `spawn` reports it.
 _NOT_STARTED = re.compile(r"(command not found|not executable): (\S+\.(py|sh)) \(")
 _INTERPRETERS = {"py": "python", "sh": "bash"}
+#: A program that a shell, or `spawn`, did not find.
+_NO_COMMAND = re.compile(r"(?:^|: )([\w.+-]+): (?:command )?not found$|command not found: ([\w.+-]+)")
+#: Programs that jobs often start.
+_PROGRAMS = (
+    *("python", "python3", "bash", "torchrun", "accelerate", "deepspeed", "mpirun", "horovodrun", "java", "Rscript"),
+)
+#: The path in the message of Python about a missing file.
+_MISSING_FILE = re.compile(r"No such file or directory: '([^']+)'$")
 #: A variable that tony sets for PyTorch, and that is missing.
 _RANK_MISSING = re.compile(r"KeyError: '(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'")
 
@@ -78,6 +87,11 @@ def _change_settings(state: State, failure: Failure, found: Diagnosis) -> Diagno
     script = _NOT_STARTED.search(failure.reason) if failure.cause is FailureCause.LAUNCH else None
     if script:
         return replace(found, advice=f"name its interpreter: {_INTERPRETERS[script[3]]} {script[2]}")
+    misspelled = _find_misspelled_program(failure.reason if failure.cause is FailureCause.LAUNCH else line.text)
+    if misspelled:
+        return replace(found, advice=f"correct the command: did you mean {misspelled}?")
+    if line.rule == "python-file" and (path := _MISSING_FILE.search(line.text)):
+        return replace(found, advice=_advise_on_file(path[1]))
     lacks_rank = line.rule == "rank-unset" or _RANK_MISSING.search(line.text) is not None
     if lacks_rank and spec.framework == "none":
         advice = "framework is none, so no task knows its rank: pytorch sets RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT"
@@ -87,6 +101,20 @@ def _change_settings(state: State, failure: Failure, found: Diagnosis) -> Diagno
         advice = f"{role} requests no GPU, so it sees none: request one, or let the program use the CPU"
         return replace(found, advice=advice, patch=_patch_role(role, "gpus = 1"))
     return found
+
+
+def _find_misspelled_program(text: str) -> str:
+    """Return the program that was meant where one was not found; empty if it is none that jobs often start."""
+    missing = _NO_COMMAND.search(text)
+    name = (missing[1] or missing[2]) if missing else ""
+    near = find_closest_match(name, _PROGRAMS) if name else None
+    return near if near and near != name else ""
+
+
+def _advise_on_file(path: str) -> str:
+    if path.startswith("/"):
+        return f"put {path} on every node, or correct the path"
+    return f"{path} is relative to the work folder of the task: add it to source or files, or write an absolute path"
 
 
 def _is_script_missing(spec: JobSpec, failure: Failure, line: EvidenceLine) -> bool:

@@ -67,6 +67,7 @@ class ReportContext:
     user: str
     submitted: float
     live: Mapping[TaskId, Live]
+    job_file: str = ""
     find_progress: Callable[[Task], TaskProgress | None] = lambda task: None
     find_resumption: Callable[[Task], Resumption | None] = lambda task: None
 
@@ -124,6 +125,7 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         sizes=tuple(_build_role_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
         warnings=describe_hidden_tracebacks(state),
         raised_memory=tuple(_list_raised_memory(state)),
+        job_file=context.job_file,
         queue=state.spec.queue,
         tags=state.spec.all_tags,
         used=_sum_used(state, now),

@@ -12,7 +12,7 @@ from tony.diagnosis.rules.programs import LAST_LINE
 from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
 from tony.model.failure import ClusterKill, ContainerFacts, FailureCause, FailureFacts
 from tony.model.own_rule import OwnRule
-from tony.model.program_exit import ExitReason, ExitStatus
+from tony.model.program_exit import CRASH_SIGNALS, ExitReason, ExitStatus
 
 #: The kinds of causes that do not depend on output. The next attempt may succeed, but for `_FINAL_CAUSES`.
 _KINDS: Mapping[FailureCause, FailureKind] = {
@@ -67,8 +67,6 @@ _EXITS: Mapping[str | int | None, tuple[FailureKind, bool]] = {
 }
 #: Seconds of running after which an error that no rule knows may pass, although the program reported no step.
 _PROGRESS_SECONDS = 60.0
-#: Signals that a crash of native code ends with.
-_CRASHES = frozenset({"SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"})
 #: Advice where the rule of the output gives none.
 _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.USER_CODE: "see what the program says above, correct it, and run the job again",
@@ -149,9 +147,9 @@ def _classify_exit(status: ExitStatus | None) -> Diagnosis:
         kind, retry = _EXITS[status.signal or status.code]
         if kind is FailureKind.KILLED:
             advice = "a process outside of tony sent the signal: of a user, a limit of the machine, or its shutdown"
-    elif status and status.signal in _CRASHES:
+    elif status and status.signal in CRASH_SIGNALS:
         retry = _made_progress(status)
-        advice = "a native library crashed: set PYTHONFAULTHANDLER=1 (--env of tony run) to see the line of Python"
+        advice = "a native library crashed: with PYTHONFAULTHANDLER=1 in its environment, Python says in which line"
     elif status and status.code:
         advice = f"it printed no error: look for sys.exit({status.code}) or os._exit({status.code}) in the program"
     return Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=retry, advice=advice)

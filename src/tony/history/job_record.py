@@ -142,6 +142,7 @@ def build_pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
         scheduler=record.spec.scheduler,
         user=record.user,
         submitted=record.submitted,
+        job_file=record.job_file,
         sizes=tuple(_size(name, record.spec.roles[name]) for name in record.spec.elastic_roles),
         queue=record.spec.queue,
         tags=record.spec.all_tags,

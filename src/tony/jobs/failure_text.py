@@ -50,7 +50,8 @@ def format_report(report: JobReport) -> list[str]:
     if failure is None or root_cause is None:
         return []
     if failure.failure_class is FailureClass.KILLED:
-        return [f"{format_outcome(report)}: {failure.reason}"]
+        commands = format_next_commands(list_next_commands(report, root_cause))
+        return [f"{format_outcome(report)}: {failure.reason}", *commands]
     return [
         f"{format_outcome(report)}: {failure.reason}",
         *format_decision(root_cause),

@@ -10,9 +10,11 @@ from typing import Any
 
 from tony.jobs.root_cause import RootCause
 from tony.model.diagnosis import FailureKind
-from tony.model.failure import FailureCause, FailureClass
+from tony.model.failure import FailureCause, FailureClass, TimeoutFacts
 from tony.model.job_report import JobReport
+from tony.model.program_exit import CRASH_SIGNALS
 from tony.model.states import JobState
+from tony.units import format_exact_duration
 
 #: Kinds of failures that the same job may not meet again.
 _PASSING_KINDS = frozenset(
@@ -39,15 +41,15 @@ class NextCommand:
 
 
 def list_next_commands(report: JobReport, cause: RootCause | None, *, has_log: bool = True) -> list[NextCommand]:
-    """Return the commands for a job in its present state; none for one that ended well, or that a user stopped.
+    """Return the commands for a job in its present state; none for one that ended well.
 
     Args:
         cause: why the job failed, or why the session before did.
         has_log: the program of the root task printed something.
     """
     failure = report.failure
-    if failure and failure.failure_class is FailureClass.KILLED:
-        return []
+    if report.state is JobState.KILLED:
+        return [NextCommand(f"tony rerun {report.job}", "run it again")]
     if report.state is not JobState.FAILED or failure is None or cause is None:
         return _list_for_unfailed(report, cause)
     # of a program that was never started there is no more to see
@@ -71,7 +73,7 @@ def _list_for_unfailed(report: JobReport, cause: RootCause | None) -> list[NextC
     elif report.stragglers:
         found += [NextCommand(f"tony top {job}", "the use of each task")]
     elif report.warnings and not found:
-        found += [NextCommand(f"tony logs {job}", "the whole output")]
+        found += [NextCommand(f"tony logs {job}", "the whole output"), _build_resubmission(report)]
     return found
 
 
@@ -93,12 +95,22 @@ def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand:
     if cause.patch:
         changes = " ".join(f"--set {each}" for each in _list_changes(tomllib.loads("\n".join(cause.patch))))
         return NextCommand(f"{rerun} {changes}", "run it again with this change")
-    limit = _LIMITS.get(report.failure.cause) if report.failure else None
-    if limit:
-        return NextCommand(f"{rerun} --set {limit}=DURATION", "run it again with a longer limit")
+    failure = report.failure
+    if failure and failure.cause in _LIMITS and isinstance(failure.facts, TimeoutFacts):
+        longer = format_exact_duration(2 * failure.facts.limit)
+        return NextCommand(f"{rerun} --set {_LIMITS[failure.cause]}={longer}", "run it again with twice the time")
+    if cause.exit in CRASH_SIGNALS and not cause.evidence:
+        return NextCommand(f"{rerun} --env PYTHONFAULTHANDLER=1", "run it again, to see the line of Python")
     if cause.retry and cause.class_ in _PASSING_KINDS:
         return NextCommand(rerun, "run it again as it was (it may pass)")
-    return NextCommand(f"{rerun} --restage", "run it again, once corrected")
+    return _build_resubmission(report)
+
+
+def _build_resubmission(report: JobReport) -> NextCommand:
+    """Return the command for a job whose program or job file was corrected."""
+    if report.job_file:
+        return NextCommand(f"tony submit {shlex.quote(report.job_file)}", "submit it again, once corrected")
+    return NextCommand(f"tony rerun {report.job} --restage", "run it again, once the program is corrected")
 
 
 def _list_changes(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:

@@ -150,6 +150,7 @@ class JobReport:
             restarting.
         warnings: what is suspicious although nothing has failed, one sentence each, at most four.
         raised_memory: roles whose tasks get more memory than the job file says.
+        job_file: its path as the user gave it; empty if there was none.
         queue: the job's queue; empty if it names none.
         used: resources used so far; None if not known.
         viewers, editors: who may view it, and change it, besides its owner: users, `@groups`, `*` for all users.
@@ -174,6 +175,7 @@ class JobReport:
     sizes: tuple[RoleSize, ...] = ()
     restarts: Restarts | None = None
     restarting: str = ""
+    job_file: str = ""
     queue: str = ""
     tags: tuple[str, ...] = ()
     used: Used | None = None

@@ -60,7 +60,7 @@ class JobHead:
     @property
     def short_reason(self) -> str:
         """What is wrong with the job: the error of its program, if the reason quotes it; may be empty."""
-        if self.damaged or self.state is JobState.KILLED:
+        if self.damaged:
             return self.damaged
         error = strip_modules(self.error_line)
         is_quoted = error and error[:_QUOTED_CHARACTERS] in self.reason

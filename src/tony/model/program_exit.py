@@ -7,6 +7,9 @@ from enum import Enum
 
 from tony.model.diagnosis import EvidenceLine
 
+#: Signals that a crash of native code ends with.
+CRASH_SIGNALS = frozenset({"SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE"})
+
 
 class ExitReason(Enum):
     """Reason for the end of a task attempt."""

@@ -131,7 +131,7 @@ def test_a_job_that_failed() -> None:
         "worker:1  failed   here  -    12:00:00 (0 s)  1        -       3",
     ]
     assert mention_each(lines[4:6], ("",), ("code 3", "8 s", "local-1", "failed", "worker:1", "here"))
-    assert lines[-3:] == ["", "Next:", "  tony rerun local-1 --restage  # run it again, once corrected"]
+    assert lines[-3:] == ["", "Next:", "  tony rerun local-1 --restage  # run it again, once the program is corrected"]
 
 
 def test_a_job_in_its_second_session(running: JobReport) -> None:

@@ -59,9 +59,14 @@ def test_others_are_named_up_to_twenty() -> None:
 
 def test_tasks_with_the_error_of_the_first_one_share_a_line() -> None:
     state = standing(workers(4), worker="running running running running")
-    line = EvidenceLine(stream="err", number=3, text="KeyError: 'x'", ago=0.0, rule="python-code")
-    found = Diagnosis(kind=FailureKind.USER_CODE, meaning=LineMeaning.CAUSE, retry=False, evidence=(line,))
-    same = [replace(failure("program", 5.0 + n, f"worker:{n}"), diagnosis=found) for n in (0, 3, 2)]
+
+    def fail(number: int) -> Failure:
+        text = f"python: can't open file '/w/worker-{number}/x.py'"
+        line = EvidenceLine(stream="err", number=3, text=text, ago=0.0, rule="script-missing")
+        found = Diagnosis(kind=FailureKind.USER_CODE, meaning=LineMeaning.CAUSE, retry=False, evidence=(line,))
+        return replace(failure("program", 5.0 + number, f"worker:{number}"), diagnosis=found)
+
+    same = [fail(number) for number in (0, 3, 2)]
     state.failures = [*same, failure("program", 9.5, "worker:1")]
     others = select_root_cause(state, same[0]).others
     assert others == ("worker:2-3: the same error", "worker:1 program at 9.5")

@@ -68,7 +68,7 @@ def format_status(
         killed = report.failure.failure_class is FailureClass.KILLED
         first = "" if killed else f"first failure of session {report.failure.session}: "
         lines += ["", escape(f"{first}{report.failure.reason}")]
-    if not failure_lines:
+    if not failure_lines and not (report.failure and report.failure.failure_class is FailureClass.KILLED):
         cause = find_past_root_cause(report) or build_root_cause(report)
         lines += map(escape, format_next_commands(list_next_commands(report, cause)))
     return lines

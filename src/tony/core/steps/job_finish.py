@@ -160,7 +160,7 @@ def _list_others(first: Failure, others: Sequence[Failure]) -> tuple[str, ...]:
     tasks: list[TaskId] = []
     lines: list[str] = []
     for failure in others:
-        if failure.task and failure.error_line and failure.error_line == first.error_line:
+        if failure.task and failure.error_line and _strip_work_folder(failure) == _strip_work_folder(first):
             tasks.append(failure.task)
         else:
             lines.append(failure.reason)
@@ -168,6 +168,12 @@ def _list_others(first: Failure, others: Sequence[Failure]) -> tuple[str, ...]:
         lines.insert(0, f"{format_task_ranges(sorted(tasks), _MAX_TASK_RANGES)}: the same error")
     more = len(lines) - _MAX_OTHER_FAILURES
     return (*lines[:_MAX_OTHER_FAILURES], f"and {more} more") if more > 0 else tuple(lines)
+
+
+def _strip_work_folder(failure: Failure) -> str:
+    """Return the decisive line without the name of the task's work folder, as in `can't open file '.../train.py'`."""
+    folder = f"/{failure.task.role}-{failure.task.index}/" if failure.task else ""
+    return failure.error_line.replace(folder, "/") if folder else failure.error_line
 
 
 def select_first_failure(failures: Sequence[Failure]) -> Failure:

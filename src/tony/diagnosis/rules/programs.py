@@ -168,7 +168,7 @@ RULES = (
         r"^Bus error|^Aborted|core dumped",
         kind=FailureKind.USER_CODE,
         retry=None,
-        advice="a native library crashed: the traceback above, or PYTHONFAULTHANDLER, says where",
+        advice="a native library crashed: the lines of Python follow in the log, or with PYTHONFAULTHANDLER=1",
         source="glibc: malloc/malloc.c; cpython: Python/pylifecycle.c; bash: siglist.c",
         examples=("Segmentation fault (core dumped)", "Fatal Python error: Segmentation fault"),
         traps=("segmentation of faults: 3 classes",),
