@@ -360,18 +360,19 @@ def test_a_log_as_it_is(app: ASGIApp, home: Home) -> None:
 
 
 def test_events_a_page_at_a_time(app: ASGIApp) -> None:
-    """The latest first; from number 0 on, all of them in order and each once."""
+    """The latest first; from number 0 on, all of them in order and each once, but for those that only tony needs."""
     at = f"/job/{JOB}/events"
 
     def numbers(text: str) -> list[int]:
         return [int(each) for each in re.findall(r'<tr><td class="number">(\d+)</td>', text)]
 
     latest = numbers(fetch(app, at).text)
-    assert latest == list(range(latest[0], latest[-1] + 1))
+    assert latest == sorted(set(latest))
     found = numbers(fetch(app, f"{at}?after=0").text)
     while found[-1] < latest[-1]:
         found += numbers(fetch(app, f"{at}?after={found[-1]}").text)
-    assert list(range(1, latest[-1] + 1)) == found
+    assert found == sorted(set(found))
+    assert {*latest} <= {*found}
 
 
 def test_events_of_some_kinds(app: ASGIApp) -> None:

@@ -19,10 +19,13 @@ from tony.config.table.layers import (
 )
 from tony.config.table.settings_table import Key, Kind
 from tony.errors import Problem
+from tony.name_suggestions import find_closest_match
 
 #: Bytes; larger files are refused without reading them whole.
 MAX_FILE = 1024**2
 
+#: Names in a folder that are compared with a missing one.
+_MAX_NAMES = 300
 _YAML_SUFFIXES = (".yaml", ".yml")
 #: The time that tomllib takes for a key grows with the square of its parts.
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""", re.ASCII)
@@ -61,9 +64,9 @@ def read_layer(path: Path, shown: str, folder: Path) -> Layer:
     if suffix in _YAML_SUFFIXES:
         return _yaml_layer(read_text(path, shown), shown, folder)
     if suffix not in (".toml", ""):
-        raise _build_rejected_error(
-            shown, "the name of a job file must end in .toml, .yaml, .yml, or .xml (LinkedIn TonY)."
-        )
+        near = "" if path.exists() else _find_similar_name(path)
+        kinds = "the name of a job file must end in .toml, .yaml, .yml, or .xml (LinkedIn TonY)"
+        raise _build_rejected_error(shown, f"{kinds}; did you mean {near}?" if near else f"{kinds}.")
     return _toml_layer(read_text(path, shown), shown, folder)
 
 
@@ -80,7 +83,7 @@ def read_text(path: Path, shown: str) -> str:
                 raise IsADirectoryError
             data = file.read(MAX_FILE + 1)
     except FileNotFoundError:
-        raise _build_rejected_error(shown, "no such file.") from None
+        raise _build_rejected_error(shown, _explain_missing_file(path)) from None
     except (IsADirectoryError, NotADirectoryError) as error:
         raise _build_rejected_error(shown, _folder_instead(path, shown, error)) from None
     except OSError as error:
@@ -92,6 +95,20 @@ def read_text(path: Path, shown: str) -> str:
             shown, f"it is larger than {MAX_FILE} bytes, so it is probably not a settings file."
         )
     return _decode(data, shown)
+
+
+def _explain_missing_file(path: Path) -> str:
+    near = _find_similar_name(path)
+    return f"no such file in {path.parent.absolute()}" + (f"; did you mean {near}?" if near else ".")
+
+
+def _find_similar_name(path: Path) -> str:
+    """Return the name of a settings file next to a missing one that is similar; empty if there is none."""
+    try:
+        names = [each.name for each in path.parent.iterdir() if each.suffix in (".toml", *_YAML_SUFFIXES)]
+    except OSError:
+        names = []
+    return find_closest_match(path.name, sorted(names)[:_MAX_NAMES]) or ""
 
 
 def _folder_instead(path: Path, shown: str, error: OSError) -> str:

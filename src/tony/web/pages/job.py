@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from tony.core.events import Snapshot
 from tony.history.event_log import LogEntry
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.view import DirectoryJobView
-from tony.jobs.event_text import EventWords
+from tony.jobs.event_text import INTERNAL_EVENTS, EventWords, name_event
 from tony.jobs.job_metrics import find_job_progress
 from tony.jobs.task_use import TaskUse
 from tony.model.job_report import JobReport, TaskReport
@@ -152,16 +151,16 @@ class EventRun:
 
 
 def _fold_latest(events: Sequence[LogEntry]) -> list[EventRun]:
-    """Return the latest events with their text, newest first, without snapshots.
+    """Return the latest events with their text, newest first, without those that only tony needs.
 
     Events of one kind in a row are one, also if they alternate with those of another kind, as at the end of many tasks.
     """
     words = EventWords()
     found: list[EventRun] = []
     for event in events:
-        if isinstance(event.event, Snapshot):
+        if isinstance(event.event, INTERNAL_EVENTS):
             continue
-        kind, count = event.event.kind, 1
+        kind, count = name_event(event.event), 1
         same = next((run for run in found[-2:] if run.kind == kind), None)
         if same is not None:
             found.remove(same)

@@ -9,7 +9,7 @@ from tony.advice.recommendation import Advice
 from tony.config.resolved_table import ResolvedRow, list_recorded_rows
 from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.view import DirectoryJobView
-from tony.jobs.event_text import EventWords
+from tony.jobs.event_text import INTERNAL_EVENTS, EventWords, name_event
 from tony.linux.thread_pools import to_thread
 from tony.web.job_advice import drop_answers, load_advice
 from tony.web.pages.job_layout import PagerLink, Unknown, await_part, await_with_timeout, build_frame
@@ -46,7 +46,11 @@ async def render_events(page_request: PageRequest) -> Response:
         pages.append(PagerLink(label="Later", href=to(last), rel="next"))
         pages.append(PagerLink(label="Latest", href=page_request.links.to_job(report.job, "events")))
     values |= {
-        "events": [(entry, words.describe(entry.event)) for entry in entries],
+        "events": [
+            (entry, name_event(entry.event), words.describe(entry.event))
+            for entry in entries
+            if not isinstance(entry.event, INTERNAL_EVENTS)
+        ],
         "pages": pages if len(pages) > 1 else [],
         "live": values["live"] and not further,
     }
