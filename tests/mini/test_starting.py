@@ -27,6 +27,7 @@ from tony.mini.daemons import MARKER
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, Label, MiniOptions
 from tony.mini.processes import log_tail
+from tony.mini.state_lock import lock_state_directory
 from tony.model.state_directory import Home
 
 
@@ -106,7 +107,10 @@ def test_a_folder_in_which_hadoop_cannot_live(machine: Machine) -> None:
 def test_one_at_a_time(machine: Machine, cluster: MiniCluster) -> None:
     """A second command is refused with the reason."""
     other = MiniCluster(cluster.home, machine.environment)
-    with cluster._lock(), pytest.raises(UserError, match="another tony mini is changing the cluster"):
+    with (
+        lock_state_directory(cluster.home),
+        pytest.raises(UserError, match="another tony mini is changing the cluster"),
+    ):
         other.stop()
     assert 0 == other.stop()
 

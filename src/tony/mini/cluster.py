@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -27,6 +26,7 @@ from tony.mini.free_ports import choose_ports
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import MiniOptions
 from tony.mini.software import fetch, find_java
+from tony.mini.state_lock import lock_state_directory
 from tony.model.state_directory import Home
 
 #: Seconds for a cluster to start; it takes about 10.
@@ -121,7 +121,7 @@ class MiniCluster:
         check_path(self.places.path)
         java = find_java(self._environment, options.hadoop)
         jars = fetch(options.hadoop, java, self._environment, notice)
-        with self._lock():
+        with lock_state_directory(self.home):
             self._refuse_second()
             self._stop_and_remove()
             for left in reversed(range(_START_ATTEMPTS)):
@@ -154,7 +154,7 @@ class MiniCluster:
         """
         if not self.home.path.is_dir():
             return 0
-        with self._lock(wait=wait):
+        with lock_state_directory(self.home, wait=wait):
             with contextlib.suppress(RecordError):
                 state = load(self.places) if notice else None
                 if state is not None and notice is not None:
@@ -173,7 +173,7 @@ class MiniCluster:
         """
         state = self.state
         daemon = parse(name, state.options.nodes, state.options.datanodes, map(MiniDaemon, state.others))
-        with self._lock():
+        with lock_state_directory(self.home):
             process = self.state.find_running().get(daemon.name)
             if process is None:
                 return None
@@ -194,7 +194,7 @@ class MiniCluster:
         """
         state = self.state
         daemon = parse(name, state.options.nodes, state.options.datanodes, map(MiniDaemon, state.others))
-        with self._lock():
+        with lock_state_directory(self.home):
             old = self.state.find_running().get(daemon.name)
             if old is not None:
                 processes.end([old])
@@ -227,23 +227,6 @@ class MiniCluster:
             conf=str(self.conf),
             daemons=tuple(self._status_of(daemon, living.get(daemon.name), state) for daemon in state.daemons),
         )
-
-    @contextlib.contextmanager
-    def _lock(self, *, wait: bool = False) -> Iterator[None]:
-        """Lock the cluster against concurrent changes. Locks the state directory itself, so that no file is left."""
-        try:
-            self.home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle = os.open(self.home.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise StorageError(f"cannot use {self.home.path}: {error.strerror}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            yield
-        except BlockingIOError:
-            text = f"another tony mini is changing the cluster in {self.home.path}; try again when it has finished"
-            raise UserError(text) from None
-        finally:
-            os.close(handle)
 
     def _refuse_second(self) -> None:
         state = load(self.places)

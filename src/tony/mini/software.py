@@ -28,7 +28,8 @@ _TOO_NEW_BEFORE_35 = 24
 _TO_INSTALL = "On Debian: apt-get install default-jre-headless maven"
 
 POM = Path(__file__).parent / "pom.xml"
-_PARTIAL = ".partial-"
+#: What a folder in the cache is called until it is complete.
+PARTIAL = ".partial-"
 #: Timeout in seconds for downloading 100 MB.
 _DOWNLOAD_SECONDS = 1800.0
 #: Lines of Maven's output that an error shows.
@@ -125,11 +126,11 @@ def _describe_needed_java(hadoop: str) -> str:
     return f"Java {_OLDEST} to {_TOO_NEW_BEFORE_35 - 1}"
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Return the cache of jars: `tony/hadoop` in the user's cache folder."""
+def cache_folder(environment: Mapping[str, str], name: str = "hadoop") -> Path:
+    """Return the cache of jars, or another one of `tony`, in the user's cache folder."""
     chosen = environment.get("XDG_CACHE_HOME") or ""
     base = Path(chosen) if os.path.isabs(chosen) else Path(environment.get("HOME") or "~").expanduser() / ".cache"
-    return base / "tony" / "hadoop"
+    return base / "tony" / name
 
 
 def fetch(hadoop: str, java: Java, environment: Mapping[str, str], notice: Callable[[str], None]) -> Path:
@@ -148,7 +149,7 @@ def fetch(hadoop: str, java: Java, environment: Mapping[str, str], notice: Calla
     maven = find_maven(environment)
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _lock(cache):
+        with lock_cache(cache):
             if not folder.is_dir():
                 notice(f"downloading Hadoop {hadoop} with Maven (about 100 MB, only the first time)")
                 _download(folder, hadoop, maven, java, environment)
@@ -169,12 +170,12 @@ def _build_folder_path(cache: Path, hadoop: str) -> Path:
 
 
 @contextlib.contextmanager
-def _lock(cache: Path) -> Iterator[None]:
+def lock_cache(cache: Path) -> Iterator[None]:
     """Lock the cache for one download at a time, and remove what a killed one has left."""
     handle = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        for left in cache.glob(f"{_PARTIAL}*"):
+        for left in cache.glob(f"{PARTIAL}*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
@@ -182,7 +183,7 @@ def _lock(cache: Path) -> Iterator[None]:
 
 
 def _download(folder: Path, hadoop: str, maven: Path, java: Java, environment: Mapping[str, str]) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder.parent))
+    partial = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=folder.parent))
     try:
         jars = partial / "jars"
         _run_maven(jars, hadoop, maven, java, environment)
