@@ -46,6 +46,9 @@ PODS = ApiResource(plural="pods", kind="Pod")
 CONFIG_MAPS = ApiResource(plural="configmaps", kind="ConfigMap")
 SECRETS = ApiResource(plural="secrets", kind="Secret")
 SERVICE_ACCOUNTS = ApiResource(plural="serviceaccounts", kind="ServiceAccount")
+NODES = ApiResource(plural="nodes", kind="Node", is_namespaced=False)
+ROLES = ApiResource(group="rbac.authorization.k8s.io", plural="roles", kind="Role")
+ROLE_BINDINGS = ApiResource(group="rbac.authorization.k8s.io", plural="rolebindings", kind="RoleBinding")
 JOBS = ApiResource(group="batch", plural="jobs", kind="Job")
 RULES_REVIEWS = ApiResource(
     group="authorization.k8s.io", plural="selfsubjectrulesreviews", kind="SelfSubjectRulesReview", is_namespaced=False

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.kube.api_client import ApiClient, Object
-from tony.kube.resources import RULES_REVIEWS
+from tony.kube.resources import ROLE_BINDINGS, ROLES, RULES_REVIEWS, SERVICE_ACCOUNTS, ApiResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,23 @@ def _grants(granted: Mapping[str, list[str]], rule: NeededRule, verb: str) -> bo
         return False
     needed = {"verbs": verb, "apiGroups": rule.group, "resources": rule.resource}
     return all({"*", value} & set(granted.get(key) or ()) for key, value in needed.items())
+
+
+def build_account_objects(account: str) -> Sequence[tuple[ApiResource, Object]]:
+    """Return the service account of AMs, its Role, and what ties them, in the order in which they are created."""
+    metadata = {"name": account}
+    rules = [{"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)} for rule in AM_RULES]
+    role = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": account}
+    subject = {"kind": SERVICE_ACCOUNTS.kind, "name": account}
+    contents: Sequence[tuple[ApiResource, Object]] = (
+        (SERVICE_ACCOUNTS, {}),
+        (ROLES, {"rules": rules}),
+        (ROLE_BINDINGS, {"roleRef": role, "subjects": [subject]}),
+    )
+    return [
+        (resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content})
+        for resource, content in contents
+    ]
 
 
 def format_role_command(account: str, namespace: str) -> str:
