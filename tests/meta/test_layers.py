@@ -34,7 +34,7 @@ ARROWS: dict[str, set[str]] = {
     "core": {"diagnosis", "model"},
     "frameworks": {"model"},
     "rpc": {"linux", "protocol"},
-    "mini": {"linux", "model"},
+    "mini": {"kube", "linux", "model"},
     "history": {"core", "linux", "model"},
     "storage": {"hadoop", "linux", "mini", "model"},
     "schedulers": {"core", "hadoop", "kube", "linux", "model", "protocol", "rpc", "storage"},

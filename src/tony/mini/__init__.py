@@ -6,6 +6,8 @@ restarted. `tony mini` is its command line; all files are in `mini/` of the stat
 `cluster` starts, inspects and stops it, and can tie it to the process that started it. Before the start `software`
 provides Java and Hadoop, and `cluster_files` writes the configuration; afterwards `daemon_requests` waits, creates
 folders and assigns node labels.
+
+`kubernetes` is the same for a small Kubernetes.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@
   index.jsonl           one line for each job that has ended, for lists; may be deleted
   last                  the id of the job submitted last; may be deleted
   mini/                 the mini Hadoop cluster of `tony mini`, while it exists: see mini/layout.py
+  mini-kubernetes/      the small Kubernetes of `tony mini start --kubernetes`, likewise
   portal.json           the address of the running `tony portal`
   portal/               state of `tony portal`: an index of jobs, tokens (their digests), its key, event files for
                         running TensorBoards
@@ -74,6 +75,11 @@ class Home:
     def mini(self) -> Path:
         """The mini Hadoop cluster of this state directory; missing unless one was started."""
         return self.path / "mini"
+
+    @property
+    def mini_kubernetes(self) -> Path:
+        """The small Kubernetes of this state directory; missing unless one was started."""
+        return self.path / "mini-kubernetes"
 
     @property
     def jobs(self) -> Path:

@@ -15,7 +15,12 @@ from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.errors import UserError
 from tony.mini.cluster import DaemonStatus, MiniCluster, Status
+from tony.mini.kubernetes.cluster import KubernetesCluster, KubernetesStatus
+from tony.mini.kubernetes.software import PYTHON_IMAGE, VERSION
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
+from tony.model.codec import to_plain
+from tony.schedulers.kubernetes.access_rules import build_account_objects
+from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.units import format_count, format_size
 
 _HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
@@ -26,11 +31,14 @@ _SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGST
 
 @click.group("mini", cls=CommandGroup)
 def command() -> None:
-    """Run a small Hadoop cluster on this machine.
+    """Run a small Hadoop cluster, or a small Kubernetes, on this machine.
 
     NameNode, DataNodes, ResourceManager and NodeManagers run as your processes, on addresses that only this machine can
     reach. They have no authentication: while they run, any local user can run programs as you. Needs Java, and Maven
     the first time, to fetch Hadoop.
+
+    With --kubernetes, a Kubernetes of one node runs in namespaces of its own. Needs root, and Go the first time, to
+    build Kubernetes.
     """
 
 
@@ -51,17 +59,28 @@ def command() -> None:
 @click.option(
     "--node-path", metavar="FOLDERS", help="PATH of the nodes; default: this interpreter as python3, then your PATH."
 )
+@click.option("--kubernetes", is_flag=True, help="Start a Kubernetes of one node instead of Hadoop.")
 @json_option("Print the addresses as JSON.")
+@click.pass_context
 def start(
+    context: click.Context,
     nodes: int,
     datanodes: int,
     hadoop: str,
     settings: tuple[str, ...],
     labels: tuple[str, ...],
     node_path: str | None,
+    kubernetes: bool,
     as_json: bool,
 ) -> None:
     """Start a cluster; wait until it is ready."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _abort_start)
+    if kubernetes:
+        _refuse_hadoop_options(context)
+        _start_kubernetes(as_json=as_json)
+        return
     options = MiniOptions(
         hadoop=hadoop,
         nodes=nodes,
@@ -70,9 +89,6 @@ def start(
         labels=tuple(map(Label.read, labels)),
         path=node_path,
     )
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _abort_start)
     started_at = time.monotonic()
     cluster = _cluster()
     state = cluster.start(options, warn)
@@ -90,6 +106,29 @@ def start(
     say("To stop it: tony mini stop")
 
 
+def _refuse_hadoop_options(context: click.Context) -> None:
+    for parameter in context.command.params:
+        is_given = context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
+        if is_given and parameter.name not in ("kubernetes", "as_json"):
+            raise UserError(f"{parameter.opts[0]} is for Hadoop; with --kubernetes it has no meaning")
+
+
+def _start_kubernetes(*, as_json: bool) -> None:
+    started_at = time.monotonic()
+    cluster = _kubernetes()
+    cluster.start(build_account_objects(KubernetesSettings().service_account), warn)
+    took = time.monotonic() - started_at
+    if as_json:
+        print_json({"kubeconfig": str(cluster.kubeconfig), "seconds": round(took, 3), "image": PYTHON_IMAGE})
+        return
+    say(f"Kubernetes {VERSION} with 1 node is ready after {took:.1f} s.")
+    say_all(format_table([("kubeconfig", str(cluster.kubeconfig)), ("image for jobs", PYTHON_IMAGE)]))
+    say()
+    say("Next: " + 'eval "$(tony mini env)"')
+    say(f"      tony submit job.toml --scheduler kubernetes --set scheduler.kubernetes.image={PYTHON_IMAGE}")
+    say("To stop it: tony mini stop")
+
+
 @command.command("stop")
 @json_option("Print the number of stopped daemons as JSON.")
 def stop(as_json: bool) -> None:
@@ -97,7 +136,7 @@ def stop(as_json: bool) -> None:
 
     Applications that run on it are killed.
     """
-    count = _cluster().stop(warn)
+    count = _cluster().stop(warn) + _kubernetes().stop()
     if as_json:
         print_json({"ended": count})
     else:
@@ -108,13 +147,16 @@ def stop(as_json: bool) -> None:
 @json_option("Print the status as JSON.")
 def status(as_json: bool) -> None:
     """Show the status of the daemons."""
-    found = _cluster().status()
+    found, kubernetes = _cluster().status(), _kubernetes().status()
     if as_json:
-        print_json(found)
+        print_json({**to_plain(found), "kubernetes": to_plain(kubernetes)})
         return
-    say(_headline(found))
-    if found.daemons:
-        say_all(format_table([_HEADING, *map(_row, found.daemons)], find_columns(), _EXPENDABLE))
+    if found.hadoop is not None or kubernetes is None:
+        say(_headline(found))
+    if kubernetes is not None:
+        say(_kubernetes_headline(kubernetes))
+    if daemons := (*found.daemons, *(kubernetes.daemons if kubernetes else ())):
+        say_all(format_table([_HEADING, *map(_row, daemons)], find_columns(), _EXPENDABLE))
 
 
 @command.command("env")
@@ -123,7 +165,11 @@ def env() -> None:
 
     It is a line for the shell: eval "$(tony mini env)".
     """
-    cluster = _cluster()
+    cluster, kubernetes = _cluster(), _kubernetes()
+    if kubernetes.is_running:
+        say(f"export KUBECONFIG={shlex.quote(str(kubernetes.kubeconfig))}")
+        if not cluster.places.state.exists():
+            return
     if not cluster.state.find_running():
         raise UserError("the cluster's daemons have exited; start it again: tony mini start")
     say(f"export HADOOP_CONF_DIR={shlex.quote(str(cluster.conf))}")
@@ -168,11 +214,20 @@ def _cluster() -> MiniCluster:
     return MiniCluster(home(), os.environ)
 
 
+def _kubernetes() -> KubernetesCluster:
+    return KubernetesCluster(home(), os.environ)
+
+
 def _headline(found: Status) -> str:
     if found.hadoop is None:
         return "no cluster is running; start one: tony mini start"
     state = "is ready" if found.waiting_for is None else f"is not ready: {found.waiting_for}"
     return f"Hadoop {found.hadoop} {state}; configuration: {found.conf}"
+
+
+def _kubernetes_headline(found: KubernetesStatus) -> str:
+    state = "is ready" if found.waiting_for is None else f"is not ready: {found.waiting_for}"
+    return f"Kubernetes {found.version} {state}; kubeconfig: {found.kubeconfig}"
 
 
 def _row(daemon: DaemonStatus) -> tuple[str, ...]:
@@ -181,6 +236,6 @@ def _row(daemon: DaemonStatus) -> tuple[str, ...]:
         daemon.state,
         "-" if daemon.pid is None else str(daemon.pid),
         "-" if daemon.memory is None else format_size(daemon.memory),
-        daemon.web,
+        daemon.web or "-",
         daemon.log,
     )

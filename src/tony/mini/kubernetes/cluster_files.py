@@ -1,0 +1,133 @@
+"""The configuration of a small Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+from tony.mini.kubernetes.layout import (
+    API_SERVER_IP,
+    NODE_IP,
+    PAUSE_IMAGE,
+    POD_NETWORK,
+    TLS_NAME,
+    KubernetesLayout,
+    Software,
+)
+
+#: Names that are not found are said to be so at once: no server listens there, and there is no cluster DNS.
+_RESOLVER = f"nameserver {API_SERVER_IP}\n"
+_CONTAINERD = """\
+version = 2
+root = "/run/containerd/root"
+state = "/run/containerd/state"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.devmapper", "io.containerd.tracing.processor.v1.otlp",
+  "io.containerd.internal.v1.tracing",
+]
+[grpc]
+address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+path = "/run/containerd/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{pause}"
+restrict_oom_score_adj = true
+disable_apparmor = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{debian}/usr/lib/cni"
+conf_dir = "{cni}"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+BinaryName = "{debian}/usr/sbin/runc"
+"""
+
+
+def write_cluster_files(places: KubernetesLayout, software: Software, port: int) -> None:
+    """Write all files that are needed before the start.
+
+    Args:
+        port: on which clients of this machine reach the API server.
+    """
+    for folder in (places.path, places.logs, places.kubelet, places.cni):
+        folder.mkdir(mode=0o700)
+    token = secrets.token_urlsafe(32)
+    _write(places.token, token)
+    _write(places.tokens, f'{token},admin,admin,"system:masters"\n')
+    _write(places.accounts_key, _create_key())
+    _write(places.kubeconfig, _format(build_kubeconfig(f"https://127.0.0.1:{port}", places.authority, token)))
+    inside = build_kubeconfig(f"https://{API_SERVER_IP}", places.authority, token)
+    _write(places.daemons_kubeconfig, _format(inside))
+    _write(places.containerd_config, _CONTAINERD.format(pause=PAUSE_IMAGE, debian=software.debian, cni=places.cni))
+    _write(places.kubelet_config, _format(build_kubelet_config(places)))
+    _write(places.cni / "mini.conflist", _format(build_pod_network()))
+    _write(places.resolver_config, _RESOLVER)
+
+
+def build_kubeconfig(server: str, authority: Path, token: str) -> dict[str, Any]:
+    """Return a kubeconfig file with the administrator's token."""
+    cluster = {"server": server, "certificate-authority": str(authority), "tls-server-name": TLS_NAME}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "mini", "cluster": cluster}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "mini", "context": {"cluster": "mini", "user": "admin"}}],
+        "current-context": "mini",
+    }
+
+
+def build_kubelet_config(places: KubernetesLayout) -> dict[str, Any]:
+    """Return the kubelet's configuration. Who can reach it, in the cluster's network, may use it."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": NODE_IP,
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{places.cgroup}",
+        "clusterDNS": [API_SERVER_IP],
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "evictionHard": {"memory.available": "100Mi"},
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "imageGCHighThresholdPercent": 100,
+        "makeIPTablesUtilChains": False,
+        "resolvConf": str(places.resolver_config),
+        "volumePluginDir": "/run/kubelet-plugins",
+    }
+
+
+def build_pod_network() -> dict[str, Any]:
+    """Return the CNI configuration: pods are on a bridge, and reach the node and each other."""
+    addresses = {
+        "type": "host-local",
+        "dataDir": "/run/cni",
+        "ranges": [[{"subnet": POD_NETWORK}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipam": addresses}
+    return {"cniVersion": "0.4.0", "name": "mini", "plugins": [bridge]}
+
+
+def _create_key() -> str:
+    from cryptography.hazmat.primitives import serialization  # late: it takes long, and most commands need no key
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    ).decode()
+
+
+def _format(values: dict[str, Any]) -> str:
+    return json.dumps(values, indent=1) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,58 @@
+"""A small Kubernetes that does not run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tony.cli.commands import mini
+from tony.errors import UserError
+from tony.linux.process import with_marker
+from tony.mini.kubernetes.cluster import KubernetesCluster
+from tony.mini.kubernetes.layout import DAEMONS
+from tony.model.state_directory import Home
+
+
+def test_a_folder_that_the_node_would_hide(tmp_path: Path) -> None:
+    cluster = KubernetesCluster(Home(Path("/var/lib/user/.tony")), {})
+    with pytest.raises(UserError, match=r"cannot use /var/lib/user/.*, because it has a /var of its own"):
+        cluster.start((), print)
+
+
+def test_options_of_hadoop_are_refused() -> None:
+    result = CliRunner().invoke(mini.command, ["start", "--kubernetes", "--nodes", "2"])
+    assert isinstance(result.exception, UserError)
+    assert str(result.exception) == "--nodes is for Hadoop; with --kubernetes it has no meaning"
+
+
+def test_no_cluster(tmp_path: Path) -> None:
+    cluster = KubernetesCluster(Home(tmp_path / "home"), {})
+    assert (None, False, 0) == (cluster.status(), cluster.is_running, cluster.stop())
+    assert not cluster.home.path.exists()
+
+
+def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
+    """Processes are known by their environment, whatever the files say."""
+    cluster = KubernetesCluster(Home(tmp_path / "home"), {})
+    cluster.places.path.mkdir(parents=True)
+    marker = cluster.places.marker
+    name, _, value = marker.rstrip("\0").partition("=")
+    orphan = subprocess.Popen(["sleep", "600"], env={**os.environ, name: value})
+    assert not cluster.stop()
+    assert orphan.wait(10) < 0
+    assert with_marker(marker) == []
+    assert list(cluster.home.path.iterdir()) == []
+
+
+def test_status_after_all_daemons_died(tmp_path: Path) -> None:
+    cluster = KubernetesCluster(Home(tmp_path / "home"), {})
+    cluster.places.path.mkdir(parents=True)
+    found = cluster.status()
+    assert found is not None
+    assert not found.running
+    assert {"dead"} == {daemon.state for daemon in found.daemons}
+    assert f"{', '.join(DAEMONS)} are dead" in str(found.waiting_for)

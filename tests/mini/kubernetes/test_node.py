@@ -1,0 +1,117 @@
+"""A real Kubernetes is started, runs a job, and is ended; nothing is left of it.
+
+It is built in minutes from a gigabyte of modules: here only if all tests were requested. Elsewhere, these tests run
+where `tony mini start --kubernetes` has built it before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tony
+from tests.facts import mentions
+from tests.support.waiting import block_until
+from tony.linux.process import name, with_marker
+from tony.mini.kubernetes.cgroups import list_hierarchies
+from tony.mini.kubernetes.layout import KubernetesLayout
+from tony.mini.kubernetes.software import PYTHON_IMAGE, find_missing, find_software
+from tony.model.state_directory import Home
+
+pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow]
+RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
+#: Seconds of a command; it takes a tenth on an idle machine.
+CEILING = 150.0
+
+
+class Lab:
+    """A user with an empty state directory, and a small Kubernetes in it if one was started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = Home(folder / "home")
+        self.places = KubernetesLayout(self.home.mini_kubernetes)
+
+    def tony(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        source = str(Path(tony.__file__).parents[1])
+        return subprocess.run(
+            [sys.executable, "-c", RUN, *words],
+            env={**os.environ, "TONY_HOME": str(self.home.path), "PYTHONPATH": source, **variables},
+            cwd=self.home.path.parent,
+            capture_output=True,
+            text=True,
+            timeout=CEILING,
+            check=False,
+        )
+
+    def list_left(self) -> list[str]:
+        """Return processes, control groups and mounts of the cluster on this machine."""
+        groups = [str(path) for each in list_hierarchies() if (path := each / self.places.cgroup).exists()]
+        processes = [name(pid) for pid in with_marker(self.places.marker)]
+        mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(self.places.path) in line]
+        return [*processes, *groups, *mounts]
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A lab on a machine that can run Kubernetes; it is stopped at the end."""
+    if missing := find_missing(os.environ):
+        pytest.skip(f"no real Kubernetes here, it needs: {'; '.join(missing)}")
+    if find_software(os.environ) is None and not request.config.getoption("long"):
+        pytest.skip("Kubernetes has not been built: `tony mini start --kubernetes` does, in 5 to 10 minutes")
+    with tempfile.TemporaryDirectory(prefix="tony-kubernetes-", dir="/tmp") as folder:
+        found = Lab(Path(folder))
+        yield found
+        found.tony("mini", "stop")
+
+
+@pytest.mark.timeout(1800)  # the first time it is built
+def test_a_job_on_a_small_kubernetes(lab: Lab) -> None:
+    """Started, a second start is refused; a gang runs, and its output is there; nothing is left after the stop."""
+    interfaces = sorted(os.listdir("/sys/class/net"))
+    answer = lab.tony("mini", "start", "--kubernetes")
+    assert answer.returncode == 0, answer.stderr
+    assert mentions(answer.stdout, "is ready after", str(lab.places.kubeconfig), PYTHON_IMAGE, "tony mini stop")
+    again = lab.tony("mini", "start", "--kubernetes")
+    assert again.returncode == 2
+    assert "a small Kubernetes is already running" in again.stderr
+    status = json.loads(lab.tony("mini", "status", "--json").stdout)["kubernetes"]
+    assert (True, None) == (status["running"], status["waiting_for"])
+    assert {"running"} == {daemon["state"] for daemon in status["daemons"]}
+    assert lab.tony("mini", "env").stdout == f"export KUBECONFIG={lab.places.kubeconfig}\n"
+
+    # Output of a program that ends at once may be lost.
+    program = "import os, ssl, sqlite3, time; print('task', os.environ['TASK_INDEX'], 'of', os.getuid()); time.sleep(3)"
+    words = ("run", "-n", "2", "--memory", "128m", "--source", "", "--scheduler", "kubernetes")
+    image = ("--set", f"scheduler.kubernetes.image={PYTHON_IMAGE}")
+    job = lab.tony(*words, *image, "--", "python3", "-u", "-c", program, KUBECONFIG=str(lab.places.kubeconfig))
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert mentions(job.stdout + job.stderr, "task 0 of 1000", "task 1 of 1000", "succeeded after")
+
+    assert sorted(os.listdir("/sys/class/net")) == interfaces
+    answer = lab.tony("mini", "stop")
+    assert (0, "Stopped 6 daemons\n") == (answer.returncode, answer.stdout), answer.stderr
+    assert lab.list_left() == []
+    assert not lab.places.path.exists()
+
+
+@pytest.mark.timeout(1800)
+def test_all_ends_with_its_first_process(lab: Lab) -> None:
+    """It is killed, and no daemon outlives it; the status says so, and the next start cleans up."""
+    assert lab.tony("mini", "start", "--kubernetes", "--json").returncode == 0
+    (outermost,) = [pid for pid in with_marker(lab.places.marker) if name(pid) == "unshare"]
+    os.kill(outermost, signal.SIGKILL)
+    block_until(lambda: not with_marker(lab.places.marker))
+    assert "is not ready: etcd, kube-apiserver" in lab.tony("mini", "status").stdout
+    answer = lab.tony("mini", "start", "--kubernetes", "--json")
+    assert answer.returncode == 0, answer.stderr
+    assert str(lab.places.kubeconfig) == json.loads(answer.stdout)["kubeconfig"]
+    assert lab.tony("mini", "stop").stdout == "Stopped 6 daemons\n"
+    assert lab.list_left() == []
