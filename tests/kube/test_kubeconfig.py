@@ -142,6 +142,8 @@ def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "10.0.0.1,.local")
     assert find_proxy("https://k8s:6443") == "http://proxy:3128"
+    for server in ("https://127.0.0.1:6443", "https://[::1]:6443", "https://localhost:6443"):
+        assert find_proxy(server) == ""
     assert find_proxy("https://10.0.0.1:6443") == find_proxy("https://a.local") == ""
 
 

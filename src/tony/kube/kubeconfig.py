@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -118,9 +119,21 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
 
 
 def find_proxy(server: str) -> str:
-    """Return the proxy that the environment names for a server (HTTPS_PROXY, NO_PROXY); empty if it names none."""
+    """Return the proxy that the environment names for a server (HTTPS_PROXY, NO_PROXY); empty if it names none.
+
+    As for `kubectl`, servers of this machine need none, whatever the environment says.
+    """
     parts = urlsplit(server)
+    if _is_loopback(parts.hostname or ""):
+        return ""
     return "" if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme, "")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _merge(files: Sequence[Path]) -> tuple[dict[str, dict[str, _Entry]], str]:
