@@ -56,7 +56,7 @@ def test_a_limit_that_passed_is_raised(home: Home) -> None:
 
 
 def test_a_job_file_is_submitted_again(home: Home) -> None:
-    """A rerun would take the settings as they were: the mistake may be one of them."""
+    """A rerun would take the settings as they were: one of them may be wrong."""
     report = replace(with_failure(home, FailureKind.USER_CODE, retry=False), job_file="my jobs/job.toml")
     assert commands(report)[-1] == "tony submit 'my jobs/job.toml'"
 
