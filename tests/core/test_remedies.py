@@ -125,6 +125,13 @@ def test_other_failures_have_no_patch() -> None:
     assert diagnose(workers(1), "python-code", "NameError: name 'x' is not defined").patch == ()
 
 
+def test_a_limit_of_the_run_time_is_named_with_its_value() -> None:
+    state = started(replace(workers(1), timeouts=Timeouts(execution=5.0))).app.state
+    failure = failure_from_timeout(state, state.tasks[task("worker:0")], DeadlineKind.EXECUTION, 6.0)
+    assert failure.diagnosis
+    assert mentions(failure.diagnosis.advice, "execution_timeout", "5 s")
+
+
 @pytest.mark.parametrize(
     ("rule", "text", "said"),
     [

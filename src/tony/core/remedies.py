@@ -9,10 +9,10 @@ from dataclasses import replace
 from tony.core.policies.memory_policy import scale_memory
 from tony.core.state import State
 from tony.model.diagnosis import Diagnosis, EvidenceLine
-from tony.model.failure import Failure, FailureCause
+from tony.model.failure import RUN_TIME_LIMITS, Failure, FailureCause, TimeoutFacts
 from tony.model.job_spec import JobSpec
 from tony.name_suggestions import find_closest_match
-from tony.units import format_exact_duration, format_exact_size, format_size
+from tony.units import format_duration, format_exact_duration, format_exact_size, format_size
 
 #: How many times its memory a task that was killed for it gets.
 _MEMORY_FACTOR = 1.5
@@ -55,6 +55,10 @@ def _find_remedy(state: State, failure: Failure, found: Diagnosis) -> Diagnosis:
         return _raise_memory(state, failure, found)
     if failure.cause in _TIME_LIMITS:
         return _raise_time_limit(state, failure, found)
+    if failure.cause in RUN_TIME_LIMITS and isinstance(failure.facts, TimeoutFacts):
+        setting, limit = RUN_TIME_LIMITS[failure.cause], format_duration(failure.facts.limit)
+        advice = f"raise {setting}, which is {limit}, to what the program needs, or make it faster"
+        return replace(found, advice=advice)
     if failure.cause in (FailureCause.PROGRAM, FailureCause.LAUNCH):
         return _change_settings(state, failure, found)
     return found

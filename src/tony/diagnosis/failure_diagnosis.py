@@ -146,7 +146,7 @@ def _classify_exit(status: ExitStatus | None) -> Diagnosis:
     if status and (status.signal or status.code) in _EXITS:
         kind, retry = _EXITS[status.signal or status.code]
         if kind is FailureKind.KILLED:
-            advice = "a process outside of tony sent the signal: of a user, a limit of the machine, or its shutdown"
+            advice = "nothing in the job has to change: a user, a limit of the machine or its shutdown sent the signal"
     elif status and status.signal in CRASH_SIGNALS:
         retry = _made_progress(status)
         advice = "a native library crashed: with PYTHONFAULTHANDLER=1 in its environment, Python says in which line"

@@ -10,7 +10,7 @@ from typing import Any
 
 from tony.jobs.root_cause import RootCause
 from tony.model.diagnosis import FailureKind
-from tony.model.failure import FailureCause, FailureClass, TimeoutFacts
+from tony.model.failure import RUN_TIME_LIMITS, FailureCause, FailureClass, TimeoutFacts
 from tony.model.job_report import JobReport
 from tony.model.program_exit import CRASH_SIGNALS
 from tony.model.states import JobState
@@ -28,8 +28,6 @@ _PASSING_KINDS = frozenset(
         FailureKind.STORAGE,
     }
 )
-#: Limits of what only the user knows how long it takes.
-_LIMITS = {FailureCause.EXECUTION_TIMEOUT: "execution_timeout", FailureCause.JOB_TIMEOUT: "job_timeout"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +94,9 @@ def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand:
         changes = " ".join(f"--set {each}" for each in _list_changes(tomllib.loads("\n".join(cause.patch))))
         return NextCommand(f"{rerun} {changes}", "run it again with this change")
     failure = report.failure
-    if failure and failure.cause in _LIMITS and isinstance(failure.facts, TimeoutFacts):
-        longer = format_exact_duration(2 * failure.facts.limit)
-        return NextCommand(f"{rerun} --set {_LIMITS[failure.cause]}={longer}", "run it again with twice the time")
+    if failure and failure.cause in RUN_TIME_LIMITS and isinstance(failure.facts, TimeoutFacts):
+        change = f"{RUN_TIME_LIMITS[failure.cause]}={format_exact_duration(2 * failure.facts.limit)}"
+        return NextCommand(f"{rerun} --set {change}", "run it again with twice the time")
     if cause.exit in CRASH_SIGNALS and not cause.evidence:
         return NextCommand(f"{rerun} --env PYTHONFAULTHANDLER=1", "run it again, to see the line of Python")
     if cause.retry and cause.class_ in _PASSING_KINDS:

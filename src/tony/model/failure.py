@@ -71,6 +71,13 @@ class FailureCause(StrEnum):
     BUG = "bug"
 
 
+#: Limits of what only the user knows how long it takes; cause -> setting.
+RUN_TIME_LIMITS: Mapping[FailureCause, str] = {
+    FailureCause.EXECUTION_TIMEOUT: "execution_timeout",
+    FailureCause.JOB_TIMEOUT: "job_timeout",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitFacts:
     """A program exited.
