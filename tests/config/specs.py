@@ -147,9 +147,13 @@ _waits = st.none() | durations
 _growth = st.just(MemoryGrowth()) | st.builds(
     MemoryGrowth, factor=st.sampled_from([1.1, 1.5, 2.0, 10.0]), up_to=st.integers(MIB, 2**50)
 )
+_POD_SETTINGS = {
+    "tolerations": ("gpu",),
+    "template": {"spec": {"tolerations": [{"key": "a", "tolerationSeconds": 3}], "affinity": {}}},
+}
 _role_settings: st.SearchStrategy[Mapping[str, Any]] = st.fixed_dictionaries(
     {}, optional={"placement": texts, "placement_tags": st.lists(texts, max_size=2).map(tuple), "mounts": texts}
-).map(lambda own: {"yarn": own} if own else {})
+).map(lambda own: {"yarn": own} if own else {"kubernetes": _POD_SETTINGS})
 _marks = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20)
 
 

@@ -12,7 +12,7 @@ from tony.config.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
 from tony.model.job_spec import JobSpec, Role
-from tony.model.masking import mask_secret, redact
+from tony.model.masking import build_mask, mask_secret, redact
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,15 @@ def test_a_record_is_redacted_everywhere() -> None:
         env={"HF_TOKEN": "a", "A": "1"},
         params={"api_key": "b", "lr": "0.1"},
         roles={"w": Role(env={"PASSWORD": "c", "URL": "https://u:p@h"})},
-        scheduler_settings={"token": "d", "gpus": 2},
+        scheduler_settings={"token": "d", "gpus": 2, "template": {"env": [{"name": "SECRET", "value": "hush-hush"}]}},
     )
     redacted = redact(spec)
     assert {"HF_TOKEN": "***", "A": "1"} == redacted.env
     assert {"api_key": "***", "lr": "0.1"} == redacted.params
     assert {"PASSWORD": "***", "URL": "https://u:***@h"} == redacted.roles["w"].env
-    assert {"token": "***", "gpus": 2} == redacted.scheduler_settings
+    template = {"env": [{"name": "SECRET", "value": "***"}]}
+    assert {"token": "***", "gpus": 2, "template": template} == redacted.scheduler_settings
+    assert build_mask(spec).hide_text("hush-hush") == "*********"
     assert "a" == spec.env["HF_TOKEN"]
 
 

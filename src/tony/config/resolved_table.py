@@ -14,7 +14,7 @@ from tony.config.table.settings_table import Key, Kind
 from tony.config.table.value_format import format_canonical
 from tony.errors import RecordError, TonyError
 from tony.model.job_spec import JobSpec
-from tony.model.masking import build_mask, mask_secret, mask_value, redact
+from tony.model.masking import build_mask, mask_secret, mask_value, mask_variables, redact
 from tony.model.submission_record import JobRecord
 
 #: The source of a value that was not set.
@@ -89,6 +89,8 @@ def _format_row_value(key: Key, found: ConvertedValue, named: Collection[str]) -
         value = mask_secret(key[-1], value, named)
     elif isinstance(value, str) and found.setting.kind is Kind.SECRET:
         value = mask_value(value)
+    elif found.setting.kind is Kind.TABLE:
+        value = mask_variables(value, named)
     return format_canonical(found.setting, value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
@@ -29,8 +30,8 @@ MIB = 1024**2
 DEFAULT_SCHEDULER = "local"
 #: Roles of these names are next to a computation, under every framework: they read what the others write.
 BYSTANDERS = frozenset({"evaluator", "tensorboard"})
-#: A value of a scheduler's own setting.
-SettingValue = str | int | float | bool | tuple[str, ...]
+#: A value of a scheduler's own setting; a mapping is a table of JSON values.
+SettingValue = str | int | float | bool | tuple[str, ...] | Mapping[str, Any]
 #: A string runs through `bash -c`; a tuple is executed unchanged.
 Command = str | tuple[str, ...]
 

@@ -10,6 +10,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from json import dumps
+from typing import Any
 from urllib.parse import quote
 
 from tony.model.job_spec import Command, JobSpec, Notify, SettingValue
@@ -240,7 +241,7 @@ def redact(spec: JobSpec) -> JobSpec:
             role,
             env=_mask_values(role.env, spec, mask),
             command=_mask_command(role.command, mask),
-            scheduler_settings={name: _mask_settings(each) for name, each in role.scheduler_settings.items()},
+            scheduler_settings={name: _mask_settings(each, spec) for name, each in role.scheduler_settings.items()},
         )
         for name, role in spec.roles.items()
     }
@@ -251,7 +252,7 @@ def redact(spec: JobSpec) -> JobSpec:
         container_env=_mask_values(spec.container_env, spec, mask),
         params=_mask_values(spec.params, spec, mask),
         roles=roles,
-        scheduler_settings=_mask_settings(spec.scheduler_settings),
+        scheduler_settings=_mask_settings(spec.scheduler_settings, spec),
         notify=_mask_notify(spec.notify),
     )
 
@@ -260,6 +261,8 @@ def build_mask(spec: JobSpec) -> SecretMask:
     """Build the mask of all secrets that the job itself holds."""
     settings = {name: value for name, value in spec.scheduler_settings.items() if isinstance(value, str)}
     tables = [spec.env, spec.container_env, spec.params, settings, *(role.env for role in spec.roles.values())]
+    own = [spec.scheduler_settings, *(role.scheduler_settings for role in spec.roles.values())]
+    tables += [{name: value} for name, value in _find_variables(own)]
     return SecretMask(set().union(*(find_secrets(table, spec.secret) for table in tables)))
 
 
@@ -270,8 +273,42 @@ def _mask_notify(notify: Notify) -> Notify:
     return replace(notify, webhook=webhook, secret=secret)
 
 
-def _mask_settings(settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
-    return {name: mask_secret(name, value) if isinstance(value, str) else value for name, value in settings.items()}
+def _mask_settings(settings: Mapping[str, SettingValue], spec: JobSpec) -> dict[str, SettingValue]:
+    return {
+        name: mask_secret(name, value) if isinstance(value, str) else mask_variables(value, spec.secret)
+        for name, value in settings.items()
+    }
+
+
+def mask_variables(value: Any, named: Collection[str] = ()) -> Any:
+    """Return a value of a scheduler's setting for display: in tables with a name and a value, the value may be secret.
+
+    Args:
+        named: names that the job itself declares as secret.
+    """
+    if isinstance(value, Mapping):
+        masked = {name: mask_variables(item, named) for name, item in value.items()}
+        variable = _get_variable(value)
+        return masked | {"value": mask_secret(*variable, named)} if variable else masked
+    if isinstance(value, list | tuple):
+        return type(value)(mask_variables(item, named) for item in value)
+    return mask_secret("", value) if isinstance(value, str) else value
+
+
+def _find_variables(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each variable in a value of a scheduler's setting."""
+    if isinstance(value, Mapping):
+        if variable := _get_variable(value):
+            yield variable
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _find_variables(item)
+
+
+def _get_variable(table: Mapping[str, Any]) -> tuple[str, str] | None:
+    name, value = table.get("name"), table.get("value")
+    return (name, value) if isinstance(name, str) and isinstance(value, str) else None
 
 
 def _mask_values(values: Mapping[str, str], spec: JobSpec, mask: SecretMask) -> dict[str, str]:

@@ -26,6 +26,7 @@ class SettingType(Enum):
     TEXT = "text"  #: unchanged
     TRUTH = "truth"  #: true or false
     WORDS = "words"  #: a list of words; parsed to a tuple
+    TABLE = "table"  #: a table of JSON values
 
 
 _EXPECTED = {
@@ -36,6 +37,7 @@ _EXPECTED = {
     SettingType.TEXT: "text",
     SettingType.TRUTH: "true or false",
     SettingType.WORDS: "a list of words",
+    SettingType.TABLE: "a table",
 }
 
 
@@ -113,6 +115,8 @@ def _convert(setting: SchedulerSetting, value: object) -> SettingValue | None:
             return value
         case SettingType.WORDS, list() | tuple():
             return tuple(value) if all(isinstance(word, str) and word for word in value) else None
+        case SettingType.TABLE, Mapping():
+            return value
         case SettingType.TEXT | SettingType.PATH, str():
             return value or None
         case SettingType.SIZE, str():

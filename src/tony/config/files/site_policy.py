@@ -198,7 +198,7 @@ def check_finals(sites: Sequence[Site], others: Sequence[Layer]) -> list[Problem
 
 
 def _attempts(site: Site, stated: ValueTable, layer: Layer) -> Iterable[Problem]:
-    for key, raw in leaves(layer.values):
+    for key, raw in leaves(layer.values, is_value=_is_table_setting):
         for pattern, where in site.finals.items():
             own = _find_covered_key(pattern, key)
             if own is None:
@@ -212,6 +212,11 @@ def _attempts(site: Site, stated: ValueTable, layer: Layer) -> Iterable[Problem]
                     message=f"it is final on this site{_format_value(own, expected)} ({place}). Remove it here.",
                 )
             break
+
+
+def _is_table_setting(key: Key) -> bool:
+    setting = find_setting(key)
+    return setting is not None and setting.kind is Kind.TABLE
 
 
 def _find_covered_key(pattern: Key, key: Key) -> Key | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tony.config.table.layers import Branch, Layer, Leaf, Written, format_key
 from tony.config.table.schema_tree import SettingsNode, schema
-from tony.config.table.settings_table import Key, Setting
+from tony.config.table.settings_table import Key, Kind, Setting
 from tony.config.table.value_conversion import InvalidValueError, convert
 from tony.config.table.value_format import format_as_toml
 from tony.errors import Problem
@@ -194,8 +194,8 @@ def _read_table(value_table: ValueTable, node: SettingsNode, branch: Branch, key
             value_table.roles.append(name)
         if isinstance(child, Branch) and inner.is_table:
             _read_table(value_table, inner, child, place)
-        elif isinstance(child, Leaf) and inner.setting and named:
-            _read_value(value_table, inner.setting, child, place)
+        elif inner.setting and named and (isinstance(child, Leaf) or inner.setting.kind is Kind.TABLE):
+            _read_value(value_table, inner.setting, child.to_leaf() if isinstance(child, Branch) else child, place)
         elif not (isinstance(child, Leaf) and _is_nothing(child)):
             _report_misplaced(value_table, inner, place, child)
 

@@ -15,7 +15,7 @@ from typing import Any
 from tony.config.table.settings_table import Key
 
 #: Tables nested deeper than any setting are kept as plain values, to bound the recursion.
-MAX_DEPTH = 6
+MAX_DEPTH = 12
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
@@ -84,6 +84,13 @@ class Branch:
     layer: Layer
     children: dict[str, Branch | Leaf] = field(default_factory=dict)
 
+    def to_leaf(self) -> Leaf:
+        """Return the table as one value."""
+        values = {
+            name: (each.to_leaf() if isinstance(each, Branch) else each).value for name, each in self.children.items()
+        }
+        return Leaf(values, self.layer)
+
 
 def merge(layers: Iterable[Layer]) -> Branch:
     """Merge layers, weakest first. Keys stay in the order in which they first appear."""
@@ -106,11 +113,17 @@ def _merge_table(branch: Branch, values: Mapping[str, Any], layer: Layer, depth:
             branch.children[name] = Leaf(value, layer)
 
 
-def leaves(values: Mapping[str, Any], key: Key = ()) -> Iterable[tuple[Key, Any]]:
-    """Yield every value of nested tables with its key; skips empty tables."""
+def leaves(
+    values: Mapping[str, Any], key: Key = (), is_value: Callable[[Key], bool] = lambda key: False
+) -> Iterable[tuple[Key, Any]]:
+    """Yield every value of nested tables with its key; skips empty tables.
+
+    Args:
+        is_value: whether the table of a key is one value.
+    """
     for name, value in values.items():
-        if isinstance(value, Mapping) and len(key) + 1 < MAX_DEPTH:
-            yield from leaves(value, (*key, name))
+        if isinstance(value, Mapping) and len(key) + 1 < MAX_DEPTH and not is_value((*key, name)):
+            yield from leaves(value, (*key, name), is_value)
         else:
             yield (*key, name), value
 

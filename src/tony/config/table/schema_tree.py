@@ -18,6 +18,7 @@ _SCHEDULER_KINDS = {
     "text": Kind.TEXT,
     "truth": Kind.TRUTH,
     "words": Kind.TAGS,
+    "table": Kind.TABLE,
 }
 
 

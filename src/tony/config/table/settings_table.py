@@ -54,6 +54,7 @@ class Kind(Enum):
     PYTHON = "path or program"
     COMMAND = "text or list"  #: text runs through `bash -c`, a list is executed as it is
     SECRET = "text, env:NAME or file:PATH"  #: never shown; references are resolved at submission
+    TABLE = "table"  #: of any keys, as JSON values
     PORTS = "first-last"  #: `"20000-20100"` or `[20000, 20100]`
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -87,6 +87,8 @@ def _unwrap(value: Any, kind: Kind, *, is_item: bool = False) -> Any:
     """Return the plain value, also of list items; or its text where the setting takes text."""
     if isinstance(value, list | tuple):
         return [_unwrap(item, kind, is_item=True) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _unwrap(item, kind) for name, item in value.items()}
     if not isinstance(value, Written):
         return value
     if kind is Kind.WORD or (kind is Kind.COMMAND and is_item):
@@ -269,6 +271,24 @@ def _ports(value: Any) -> tuple[int, int]:
     return low, high
 
 
+def _table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"expected a table, not {_kind(value)}.")
+    _check_json(value)
+    return value
+
+
+def _check_json(value: Any) -> None:
+    """Raise ValueError if a value is none of JSON, as dates of TOML are."""
+    if isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            _check_json(each)
+    elif isinstance(value, str):
+        _text(value)
+    elif not isinstance(value, bool | int):
+        _number(value)
+
+
 # --- lists and paths --------------------------------------------------------------------------------------------------
 
 
@@ -373,6 +393,7 @@ _PLAIN: dict[Kind, Callable[[Any], Any]] = {
     Kind.COMMAND: _command,
     Kind.CODES: _codes,
     Kind.PORTS: _ports,
+    Kind.TABLE: _table,
 }
 _WITH_BASE: dict[Kind, Callable[[Any, Path], Any]] = {
     Kind.FILES: _files,

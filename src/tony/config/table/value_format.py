@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from tony.config.table.layers import Canonical, Garbled, Written, quote
+from tony.config.table.layers import Canonical, Garbled, Written, format_key, quote
 from tony.config.table.settings_table import Kind, Setting
 from tony.units import format_exact_duration, format_exact_size
 
@@ -61,6 +61,9 @@ def format_canonical(setting: Setting, value: object) -> str:
         return quote(format_exact_duration(value))
     if setting.kind is Kind.PORTS and isinstance(value, tuple):
         return quote(f"{value[0]}-{value[1]}")
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{format_key((name,))} = {format_canonical(setting, item)}" for name, item in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, tuple | list):
-        return f"[{', '.join(str(item) if isinstance(item, int) else quote(str(item)) for item in value)}]"
+        return f"[{', '.join(format_canonical(setting, item) for item in value)}]"
     return quote(value) if isinstance(value, str) else str(value)
