@@ -84,7 +84,7 @@ def test_pages_of_a_list_are_joined_and_begin_again_when_they_expire(server: Scr
 def test_a_dry_run_is_no_creation(server: ScriptedServer, client: ApiClient) -> None:
     server.answers = [Answer(body=POD)]
     client.create(CONFIG_MAPS, POD, dry_run=True)
-    assert server.requests[0].target == "/api/v1/namespaces/ml/configmaps?dryRun=All"
+    assert server.requests[0].target == "/api/v1/namespaces/ml/configmaps?dryRun=All&fieldValidation=Strict"
 
 
 def test_a_missing_object_is_deleted_already(server: ScriptedServer, client: ApiClient) -> None:

@@ -108,11 +108,11 @@ class ApiClient:
         """Create an object, and return it as the server completed it.
 
         Args:
-            dry_run: only check whether it could be created.
+            dry_run: only check whether it could be created; an unknown field is an error.
         """
         name = body.get("metadata", {}).get("name", "")
         what = f"{'check' if dry_run else 'create'} {resource.plural}/{name}"
-        query = {"dryRun": "All"} if dry_run else {}
+        query = {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else {}
         return self._request("POST", resource.build_path(self.namespace), what, query=query, body=body)
 
     def patch(self, resource: ApiResource, name: str, body: Object) -> Object:

@@ -43,6 +43,14 @@ def disrupted(reason: str, message: str = "", **status: object) -> Object:
         (ended(reason="Evicted", message="The node was low on resource: memory"), "low on resource", True, None),
         (ended(reason="DeadlineExceeded"), "time limit", False, ClusterKill.OTHER),
         (ended(), "its pod was deleted", True, ClusterKill.OTHER),
+        (
+            ended(
+                initContainerStatuses=[{"name": "fetch", "state": {"terminated": {"exitCode": 2, "message": "404"}}}]
+            ),
+            "its init container fetch exited with exit code 2: 404",
+            False,
+            None,
+        ),
     ],
 )
 def test_a_pod_ends(pod: Object, cause: str, is_blameless: bool, kill: ClusterKill | None) -> None:
@@ -83,3 +91,10 @@ def test_a_container_that_cannot_start_is_found(reason: str, expected: tuple[str
     waiting = {"reason": reason, "message": "no image x"}
     pod = {"status": {"containerStatuses": [{"name": "tony", "state": {"waiting": waiting}}]}}
     assert find_start_failure(pod) == expected
+
+
+def test_an_init_container_that_cannot_start_is_named() -> None:
+    starting = {"name": "tony", "state": {"waiting": {"reason": "PodInitializing"}}}
+    init = {"name": "fetch", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
+    pod = {"status": {"initContainerStatuses": [init], "containerStatuses": [starting]}}
+    assert find_start_failure(pod) == ("init container fetch: ErrImageNeverPull", False)

@@ -158,6 +158,12 @@ def test_a_job_that_would_be_refused_is_not_submitted(cluster: Cluster, spec: Jo
     }
 
 
+def test_a_volume_that_is_missing_is_named(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
+    asked = replace(spec, scheduler_settings={**spec.scheduler_settings, "volumes": {"/data": "pvc:data"}})
+    (problem,) = KubernetesSubmitter(job.home).check(asked)
+    assert (problem.key, problem.value) == ("scheduler.kubernetes.volumes", "pvc:data")
+
+
 def test_missing_rights_are_named(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
     cluster.rules = [rule for rule in cluster.rules if rule["resources"] != ["pods/portforward"]]
     (problem,) = KubernetesSubmitter(job.home).check(spec)

@@ -68,7 +68,9 @@ class KubernetesExecutorContainer(EnlistingContainer):
         return whole
 
     def variables(self) -> Mapping[str, str]:
-        return {"HOME": str(WORK), NODE_NAME: os.environ.get(NODE_NAME, "")}
+        # The image says where its libraries are, the cluster where credentials of cloud services are.
+        own = {name: value for name, value in os.environ.items() if not name.startswith("TONY_")}
+        return {**own, NODE_NAME: os.environ.get(NODE_NAME, "")}
 
 
 def read_secret(key: str, kind: type[T]) -> T:

@@ -13,6 +13,8 @@ from tony.model.strict_json import loads
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 
+#: The container of a pod that tony starts.
+CONTAINER_NAME = "tony"
 #: Folders of a pod: a volume of its own, the job's staged objects, and its credentials.
 WORK = Path("/tony/work")
 OBJECTS = Path("/tony/objects")

@@ -10,13 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tony.model.job_spec import MIB, JobSpec, Resources
+from tony.model.job_spec import MIB, Resources
 from tony.model.staged_files import StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.job_store.config_map_job_store import JOB_LABEL
 from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
     AM_MODULE,
+    CONTAINER_NAME,
     EXECUTOR_MODULE,
     NODE_NAME,
     OBJECTS,
@@ -26,13 +27,15 @@ from tony.schedulers.kubernetes.launch_payload import (
     WORK,
 )
 from tony.schedulers.kubernetes.object_upload import CONTENT_KEY, build_piece_name
+from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
+from tony.schedulers.kubernetes.pod_template import merge_template
+from tony.schedulers.kubernetes.pod_volumes import build_volumes
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 Object = dict[str, Any]
 
 PART_LABEL, ROLE_LABEL = "tony.dev/part", "tony.dev/role"
 AM_PART, TASK_PART = "am", "task"
-CONTAINER_NAME = "tony"
 #: Exit code of an AM whose job has failed; with any other one but 0 it is started again.
 FAILED_EXIT_CODE = 42
 #: Memory of a container beyond that of its program: the executor stops a program at its limit before the kernel does.
@@ -40,6 +43,8 @@ _EXECUTOR_MEMORY = 64 * MIB
 #: Starts of an AM, in a pod of its own or again in the same one.
 MAX_AM_ATTEMPTS = 20
 _GRACE_SECONDS = 10
+_HOST_LABEL = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 #: CPU of an AM, which is mostly idle: a tenth of a core.
 _AM_CPU = "100m"
 #: Extracts tony from the pieces of its archive, after it has checked their digest, and starts a module of it.
@@ -61,7 +66,8 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     Args:
         runtime: digest and number of pieces of tony's archive.
     """
-    pod = _build_pod_spec(record, settings, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
+    own = find_am_settings(settings)
+    pod = _build_pod_spec(record, settings, own, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
     container = pod["containers"][0]
     container["image"] = settings.image
     container["command"] = _build_command(runtime, AM_MODULE)
@@ -71,7 +77,6 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     container["restartPolicyRules"] = [
         {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0, FAILED_EXIT_CODE]}}
     ]
-    pod["serviceAccountName"] = settings.service_account
     pod["automountServiceAccountToken"] = True
     pod["volumes"].append(_build_secret_volume(f"{record.job_id}-am"))
     rules = [
@@ -82,6 +87,8 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
     labels = build_labels(record.job_id, AM_PART)
+    template: Object = {"metadata": {"labels": dict(labels)}, "spec": pod}
+    merge_template(template, own.template)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -91,7 +98,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
             "backoffLimit": MAX_AM_ATTEMPTS,
             "podFailurePolicy": {"rules": rules},
             "ttlSecondsAfterFinished": int(settings.ttl),
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "template": template,
         },
     }
 
@@ -117,7 +124,7 @@ def build_task_pod(
         memory: bytes, of the program.
         excluded: nodes that it must not run on.
     """
-    own = record.spec.effective_roles[role]
+    own, pods = record.spec.effective_roles[role], find_task_settings(record.spec, role, settings)
     staged = record.staged.roles.get(role, StagedRole())
     objects = {runtime[0]: runtime[1], **{item.digest: pieces[item.digest] for item in staged.items}}
     resources = Resources(
@@ -126,7 +133,7 @@ def build_task_pod(
         gpus=own.resources.gpus,
         others=own.resources.others,
     )
-    pod = _build_pod_spec(record, settings, resources, objects)
+    pod = _build_pod_spec(record, settings, pods, resources, objects)
     container = pod["containers"][0]
     container["image"] = own.image or settings.image
     container["command"] = _build_command(runtime, EXECUTOR_MODULE)
@@ -134,13 +141,16 @@ def build_task_pod(
     pod["automountServiceAccountToken"] = False
     pod["volumes"].append(_build_secret_volume(f"{record.job_id}-x"))
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
-    pod |= _build_placement(record.spec, role, labels, excluded)
-    return {
+    if affinity := _build_affinity(pods, labels, excluded, is_spread=own.spread):
+        pod["affinity"] = affinity
+    body: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": labels, "ownerReferences": [build_owner(record.job_id, owner)]},
         "spec": pod,
     }
+    merge_template(body, pods.template)
+    return body
 
 
 def build_labels(job: str, part: str) -> dict[str, str]:
@@ -159,8 +169,13 @@ def build_pod_name_prefix(job: str, role: str) -> str:
 
 
 def _build_pod_spec(
-    record: JobRecord, settings: KubernetesSettings, resources: Resources, objects: Mapping[str, int]
+    record: JobRecord,
+    settings: KubernetesSettings,
+    own: PodSettings,
+    resources: Resources,
+    objects: Mapping[str, int],
 ) -> Object:
+    volumes, mounts = build_volumes(own.volumes)
     container: Object = {
         "name": CONTAINER_NAME,
         "env": [
@@ -178,6 +193,7 @@ def _build_pod_spec(
             {"name": "objects", "mountPath": str(OBJECTS), "readOnly": True},
             {"name": "secret", "mountPath": str(SECRET), "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
+            *mounts,
         ],
     }
     if settings.pull_policy:
@@ -191,20 +207,26 @@ def _build_pod_spec(
             "runAsUser": settings.run_as_user,
             "runAsGroup": settings.run_as_user,
             "fsGroup": settings.run_as_user,
+            "fsGroupChangePolicy": "OnRootMismatch",  # a claim may have millions of files
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
         "volumes": [
             {"name": "work", "emptyDir": {}},
-            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": resources.memory // 2}},
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": own.shm or resources.memory // 2}},
             {"name": "objects", "projected": {"sources": _build_sources(objects)}},
+            *volumes,
         ],
     }
     if settings.pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
-    if settings.priority_class:
-        pod["priorityClassName"] = settings.priority_class
-    return pod
+    fields = {
+        "priorityClassName": settings.priority_class,
+        "serviceAccountName": own.service_account,
+        "nodeSelector": dict(own.node_selector),
+        "tolerations": list(own.tolerations),
+    }
+    return pod | {name: value for name, value in fields.items() if value}
 
 
 def build_resources(settings: KubernetesSettings, resources: Resources) -> Object:
@@ -216,20 +238,20 @@ def build_resources(settings: KubernetesSettings, resources: Resources) -> Objec
     return {"requests": {"cpu": str(resources.vcores), **limits}, "limits": limits}
 
 
-def _build_placement(spec: JobSpec, role: str, labels: Mapping[str, str], excluded: Sequence[str]) -> Object:
-    own = spec.effective_roles[role]
-    placement: Object = {}
-    if own.node_label:
-        key, _, value = own.node_label.partition("=")
-        placement["nodeSelector"] = {key: value}
+def _build_affinity(own: PodSettings, labels: Mapping[str, str], excluded: Sequence[str], *, is_spread: bool) -> Object:
     affinity: Object = {}
     if excluded:
-        nodes = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": list(excluded)}]}
-        affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [nodes]}}
-    if own.spread:
-        others = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
-        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [others]}
-    return placement | ({"affinity": affinity} if affinity else {})
+        nodes = {"matchExpressions": [{"key": _HOST_LABEL, "operator": "NotIn", "values": list(excluded)}]}
+        affinity["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": [nodes]}}
+    if own.topology:  # the scheduler lets the first of them choose
+        tasks = {name: value for name, value in labels.items() if name != ROLE_LABEL}
+        roles = {"key": ROLE_LABEL, "operator": "In", "values": list(own.together)}
+        selector = {"matchLabels": tasks, "matchExpressions": [roles]}
+        affinity["podAffinity"] = {_REQUIRED: [{"labelSelector": selector, "topologyKey": own.topology}]}
+    if is_spread:
+        others = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": _HOST_LABEL}
+        affinity["podAntiAffinity"] = {_REQUIRED: [others]}
+    return affinity
 
 
 def _build_command(runtime: tuple[str, int], module: Sequence[str]) -> list[str]:

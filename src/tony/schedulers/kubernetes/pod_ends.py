@@ -7,13 +7,13 @@ waiting reasons in pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tony.kube.api_client import Object
 from tony.model.failure import ClusterKill
-from tony.schedulers.kubernetes.manifests import CONTAINER_NAME
+from tony.schedulers.kubernetes.launch_payload import CONTAINER_NAME
 from tony.units import format_size, parse_size
 
 #: Reasons of a disruption -> why the pod ended, and how the cluster killed it.
@@ -80,12 +80,15 @@ def find_pending_reason(pod: Object) -> str:
 
 
 def find_start_failure(pod: Object) -> tuple[str, bool] | None:
-    """Return why the container cannot start, and whether that may pass; None if it may start."""
-    waiting = _get_container(pod).get("state", {}).get("waiting") or {}
-    reason, message = waiting.get("reason", ""), _clean(waiting.get("message") or "")
-    if reason not in _CANNOT_START | _CANNOT_PULL:
-        return None
-    return f"{reason}: {message}" if message else reason, reason in _CANNOT_PULL
+    """Return why a container cannot start, and whether that may pass; None if all may start."""
+    for container in (*_list_init_containers(pod), _get_container(pod)):
+        waiting = container.get("state", {}).get("waiting") or {}
+        reason, message = waiting.get("reason", ""), _clean(waiting.get("message") or "")
+        if reason in _CANNOT_START | _CANNOT_PULL:
+            text = f"{reason}: {message}" if message else reason
+            own = container.get("name") == CONTAINER_NAME
+            return text if own else f"init container {container.get('name')}: {text}", reason in _CANNOT_PULL
+    return None
 
 
 def explain_end(pod: Object) -> PodEnd:
@@ -108,6 +111,8 @@ def explain_end(pod: Object) -> PodEnd:
         return PodEnd(cause="its time limit in the cluster was exceeded", kill=ClusterKill.OTHER)
     if status.get("reason") == "NodeLost" or terminated.get("reason") == "ContainerStatusUnknown":
         return PodEnd(cause="its node was lost", is_blameless=True, kill=ClusterKill.OTHER, is_unconfirmed=True)
+    if not terminated and (failure := _find_init_failure(pod)):
+        return PodEnd(cause=failure)
     if not terminated:
         return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)
     return PodEnd(cause=_explain_exit(terminated))
@@ -127,12 +132,23 @@ def _explain_disruption(condition: Object, message: str) -> PodEnd:
 
 
 def _explain_exit(terminated: Object) -> str:
-    code, signal = terminated.get("exitCode", 0), terminated.get("signal")
-    if not code:
-        return "its executor exited"
+    return _describe_exit("its executor", terminated) if terminated.get("exitCode") else "its executor exited"
+
+
+def _find_init_failure(pod: Object) -> str:
+    """Return which init container of the job's `template` failed, and how; empty if none did."""
+    for container in _list_init_containers(pod):
+        terminated = container.get("state", {}).get("terminated") or {}
+        if terminated.get("exitCode"):
+            return _describe_exit(f"its init container {container.get('name')}", terminated)
+    return ""
+
+
+def _describe_exit(what: str, terminated: Object) -> str:
+    code, signal = terminated["exitCode"], terminated.get("signal")
     how = f"was killed by signal {signal or code - 128}" if signal or code > 128 else f"exited with exit code {code}"
     last = _clean(terminated.get("message") or "")
-    return f"its executor {how}{f': {last}' if last else ''}"
+    return f"{what} {how}{f': {last}' if last else ''}"
 
 
 def _find_memory_limit(pod: Object) -> str:
@@ -145,6 +161,10 @@ def _find_memory_limit(pod: Object) -> str:
 
 def _is_own_storage(message: str) -> bool:
     return any(mark in message for mark in _OWN_STORAGE)
+
+
+def _list_init_containers(pod: Object) -> Sequence[Object]:
+    return pod.get("status", {}).get("initContainerStatuses") or ()
 
 
 def _get_container(pod: Object) -> Object:

@@ -3,43 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tony.errors import Problem
-from tony.model.job_spec import MIB
+from tony.model.job_spec import MIB, Role
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 _DAY_SECONDS = 86_400.0
 
+
+def _text(name: str, default: str, meaning: str) -> SchedulerSetting:
+    return SchedulerSetting(name, SettingType.TEXT, default, meaning)
+
+
+def _words(name: str, default: str, meaning: str) -> SchedulerSetting:
+    return SchedulerSetting(name, SettingType.WORDS, default, meaning)
+
+
+def _table(name: str, meaning: str) -> SchedulerSetting:
+    return SchedulerSetting(name, SettingType.TABLE, "none", meaning)
+
+
+def _size(name: str, default: str, meaning: str, minimum: int) -> SchedulerSetting:
+    return SchedulerSetting(name, SettingType.SIZE, default, meaning, minimum)
+
+
 SETTINGS: Sequence[SchedulerSetting] = (
-    SchedulerSetting(
-        "image",
-        SettingType.TEXT,
-        "none",
-        "Image of all pods; needs Python 3.11 or later. `image` of a role takes precedence.",
-    ),
+    _text("image", "none", "Image of all pods; needs Python 3.11 or later. `image` of a role takes precedence."),
     SchedulerSetting("kubeconfig", SettingType.PATH, "KUBECONFIG, else ~/.kube/config", "The kubeconfig file."),
-    SchedulerSetting("context", SettingType.TEXT, "the current one", "The context in the kubeconfig file."),
-    SchedulerSetting("namespace", SettingType.TEXT, "that of the context", "The namespace of the job's objects."),
-    SchedulerSetting(
-        "service_account", SettingType.TEXT, "tony", "Service account of the application master; see the Role in docs."
+    _text("context", "the current one", "The context in the kubeconfig file."),
+    _text("namespace", "that of the context", "The namespace of the job's objects."),
+    _text("service_account", "tony", "Service account of the application master; see the Role in docs."),
+    _text("task_service_account", "that of the namespace", "Service account of tasks, which do not get its token."),
+    _text("gpu_resource", "nvidia.com/gpu", "Name under which the cluster counts GPUs (`gpus`)."),
+    _text("pull_policy", "that of Kubernetes", "`Always`, `IfNotPresent` or `Never`, for all images."),
+    _words("pull_secrets", "none", "Secrets with which images are pulled."),
+    _text("priority_class", "that of the cluster", "Priority class of all pods."),
+    _words(
+        "tolerations", "none", "Taints that pods tolerate: `key`, `key=value`, `key=value:NoSchedule`, `*` for all."
     ),
-    SchedulerSetting(
-        "gpu_resource", SettingType.TEXT, "nvidia.com/gpu", "Name under which the cluster counts GPUs (`gpus`)."
-    ),
-    SchedulerSetting(
-        "pull_policy", SettingType.TEXT, "that of Kubernetes", "`Always`, `IfNotPresent` or `Never`, for all images."
-    ),
-    SchedulerSetting("pull_secrets", SettingType.WORDS, "none", "Secrets with which images are pulled."),
-    SchedulerSetting("priority_class", SettingType.TEXT, "that of the cluster", "Priority class of all pods."),
+    _table("node_selector", 'Labels of the nodes of all pods: `{ pool = "ml" }`. `node_label` of a role adds one.'),
+    _text("topology", "none", "Node label, such as `topology.kubernetes.io/zone`: all tasks run where it is the same."),
+    _table("volumes", 'Volumes of tasks by mount path: `{ "/data" = "pvc:NAME" }`; see docs.'),
+    _size("shm", "half of the memory", "Size of `/dev/shm` of tasks.", MIB),
+    _table("template", "Fields of Kubernetes that are merged into all pods; see docs."),
+    _table("am_template", "The same for the application master's pod alone, on top of `template`."),
     SchedulerSetting("run_as_user", SettingType.INT, "1000", "User id of all processes in pods.", minimum=1),
-    SchedulerSetting(
-        "am_memory", SettingType.SIZE, "512m", "Memory of the application master's pod.", minimum=64 * MIB
-    ),
+    _size("am_memory", "512m", "Memory of the application master's pod.", 64 * MIB),
     SchedulerSetting(
         "ttl", SettingType.DURATION, "1d", "How long an ended job, its history and pods stay in the cluster."
     ),
+)
+
+ROLE_SETTINGS: Sequence[SchedulerSetting] = (
+    _words("tolerations", "the job's", "Taints that the role's pods tolerate."),
+    _table("node_selector", "More labels of the nodes of the role's pods."),
+    _text("topology", "the job's", "Node label: the role's tasks run where it is the same."),
+    _table("volumes", "More volumes of the role's pods, by mount path."),
+    _size("shm", "the job's", "Size of `/dev/shm` of the role's tasks.", MIB),
+    _text("service_account", "task_service_account", "Service account of the role's tasks."),
+    _table("template", "Fields of Kubernetes that are merged into the role's pods, on top of the job's `template`."),
 )
 
 
@@ -48,7 +73,7 @@ class KubernetesSettings:
     """Parsed settings; empty texts are not set.
 
     Attributes:
-        am_memory: bytes.
+        shm, am_memory: bytes.
         ttl: seconds.
     """
 
@@ -61,9 +86,36 @@ class KubernetesSettings:
     pull_policy: str = ""
     pull_secrets: tuple[str, ...] = ()
     priority_class: str = ""
+    task_service_account: str = ""
+    tolerations: tuple[str, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    topology: str = ""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    shm: int = 0
+    template: Mapping[str, Any] = field(default_factory=dict)
+    am_template: Mapping[str, Any] = field(default_factory=dict)
     run_as_user: int = 1000
     am_memory: int = 512 * MIB
     ttl: float = _DAY_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesRoleSettings:
+    """Parsed settings of a role; what is empty is not set."""
+
+    tolerations: tuple[str, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    topology: str = ""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    shm: int = 0
+    service_account: str = ""
+    template: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_role_settings(role: Role) -> KubernetesRoleSettings:
+    """Parse the settings of a role; invalid values are left out: the job file was checked."""
+    read, _ = read_values("kubernetes", ROLE_SETTINGS, role.scheduler_settings.get("kubernetes", {}))
+    return KubernetesRoleSettings(**read)  # type: ignore[arg-type]
 
 
 def read_settings(values: Mapping[str, object]) -> tuple[KubernetesSettings, list[Problem]]:

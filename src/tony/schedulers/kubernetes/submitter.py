@@ -49,8 +49,10 @@ from tony.schedulers.kubernetes.manifests import (
     build_task_pod,
 )
 from tony.schedulers.kubernetes.object_upload import count_pieces, upload_objects
+from tony.schedulers.kubernetes.pod_settings import find_pod_problems
+from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
 from tony.schedulers.kubernetes.port_forward import forward_port
-from tony.schedulers.kubernetes.settings import KubernetesSettings, read_settings
+from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings, read_settings
 from tony.schedulers.settings_schema import load_recorded_values
 from tony.schedulers.shipping.code_archives import store_runtime
 from tony.storage.cache.object_cache import Cache
@@ -75,6 +77,7 @@ class KubernetesSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
+        problems = problems or [*find_pod_problems(spec, settings)]
         if problems:
             return problems
         missing = [name for name, role in spec.effective_roles.items() if not (role.image or settings.image)]
@@ -248,6 +251,10 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
             return [Problem(key="scheduler.kubernetes.service_account", value=settings.service_account, message=text)]
         if error.status != 403:  # it may well be there
             raise
+    roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
+    places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
+    if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
+        return absent
     record = _build_trial_record(spec)
     job = build_job(record, settings, _NO_RUNTIME)
     trials = [("", JOBS, job)]

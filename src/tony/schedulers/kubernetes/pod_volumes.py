@@ -1,0 +1,134 @@
+"""The setting `volumes`: what is mounted in the pods of tasks, by mount path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tony.errors import Problem
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.errors import KubeApiError
+from tony.kube.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, ApiResource
+from tony.schedulers.kubernetes.pod_template import OWN_PATHS
+from tony.units import parse_size
+
+_FORMS = re.compile(
+    r"(?P<kind>pvc|configMap|secret):(?P<name>[^:/]+)(?:/(?P<folder>[^:]+))?(?P<read_only>:ro)?"
+    r"|emptyDir(?::(?P<size>[^:]+))?"
+)
+_EXPECTED = 'expected "pvc:NAME", "pvc:NAME/FOLDER:ro", "configMap:NAME", "secret:NAME" or "emptyDir:10g"'
+_RESOURCES: Mapping[str, ApiResource] = {
+    "pvc": PERSISTENT_VOLUME_CLAIMS,
+    "configMap": CONFIG_MAPS,
+    "secret": SECRETS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeSource:
+    """What is mounted.
+
+    Attributes:
+        kind: `pvc`, `configMap`, `secret` or `emptyDir`.
+        name: of that object; empty for an emptyDir.
+        folder: in it; empty for all of it.
+        size: of an emptyDir, in bytes; 0 for no limit.
+    """
+
+    kind: str
+    name: str = ""
+    folder: str = ""
+    is_read_only: bool = False
+    size: int = 0
+
+    def build(self) -> Object:
+        """Return the volume of a pod, without its name."""
+        match self.kind:
+            case "pvc":
+                own = {"readOnly": True} if self.is_read_only else {}
+                return {"persistentVolumeClaim": {"claimName": self.name, **own}}
+            case "configMap":
+                return {"configMap": {"name": self.name}}
+            case "secret":
+                return {"secret": {"secretName": self.name, "defaultMode": 0o440}}
+        return {"emptyDir": {"sizeLimit": str(self.size)} if self.size else {}}
+
+
+def parse_volumes(volumes: Mapping[str, object]) -> Mapping[str, VolumeSource]:
+    """Parse the setting.
+
+    Raises:
+        ValueError: it is not valid; says which path is.
+    """
+    return {path: _parse_source(path, text) for path, text in volumes.items()}
+
+
+def _parse_source(path: str, text: object) -> VolumeSource:
+    if not path.startswith("/") or re.fullmatch(OWN_PATHS, path):
+        raise ValueError(f'nothing can be mounted at "{path}": name an absolute path outside of /tony.')
+    match = _FORMS.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(f"{path}: {_EXPECTED}.")
+    try:
+        size = parse_size(match["size"]) if match["size"] else 0
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return VolumeSource(
+        kind=match["kind"] or "emptyDir",
+        name=match["name"] or "",
+        folder=match["folder"] or "",
+        is_read_only=bool(match["read_only"]),
+        size=size,
+    )
+
+
+def build_volumes(volumes: Mapping[str, VolumeSource]) -> tuple[list[Object], list[Object]]:
+    """Return the volumes of a pod, and where they are mounted. What is mounted twice is one volume."""
+    names: dict[str, str] = {}
+    built: list[Object] = []
+    mounts: list[Object] = []
+    for path, source in volumes.items():
+        content = source.build()
+        name = f"volume-{len(built)}"
+        key = str(content) if source.name else path
+        if key not in names:
+            names[key] = name
+            built.append({"name": name, **content})
+        mount: Object = {"name": names[key], "mountPath": path}
+        mounts.append(
+            mount
+            | ({"subPath": source.folder} if source.folder else {})
+            | ({"readOnly": True} if source.is_read_only else {})
+        )
+    return built, mounts
+
+
+def find_missing_volumes(client: ApiClient, places: Mapping[str, Mapping[str, object]]) -> Sequence[Problem]:
+    """Return the claims, ConfigMaps and Secrets that do not exist: pods would wait for them without an end.
+
+    Args:
+        places: key of each such setting of the job -> its value.
+    """
+    found = [(key, source) for key, volumes in places.items() for source in parse_volumes(volumes).values()]
+    missing = {
+        (kind, name)
+        for kind, name in {(source.kind, source.name) for _, source in found if source.name}
+        if _is_missing(client, _RESOURCES[kind], name)
+    }
+    problems = {
+        Problem(key=key, value=f"{source.kind}:{source.name}", message=f"namespace {client.namespace} has none.")
+        for key, source in found
+        if (source.kind, source.name) in missing
+    }
+    return sorted(problems, key=lambda problem: (problem.key, problem.value))
+
+
+def _is_missing(client: ApiClient, resource: ApiResource, name: str) -> bool:
+    try:
+        client.get(resource, name)
+    except KubeApiError as error:
+        if error.status != 403 and not error.is_missing:  # without the right to look it may well be there
+            raise
+        return error.is_missing
+    return False

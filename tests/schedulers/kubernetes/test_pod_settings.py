@@ -1,0 +1,170 @@
+"""What the settings of a job and of its roles make of pods."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tony.kube.api_client import Object
+from tony.model.job_spec import MIB, JobSpec, Resources, Role
+from tony.schedulers.kubernetes.manifests import build_job, build_task_pod
+from tony.schedulers.kubernetes.pod_settings import find_pod_problems, find_task_settings, parse_toleration
+from tony.schedulers.kubernetes.settings import read_settings
+from tony.testing.sample_jobs import build_prepared_job
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "kubernetes_pod_settings.json"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+RUNTIME = ("0" * 64, 1)
+
+JOB: Mapping[str, Any] = {
+    "image": "python:3.12",
+    "tolerations": ["dedicated=ml:NoSchedule"],
+    "node_selector": {"pool": "ml"},
+    "topology": "topology.kubernetes.io/zone",
+    "priority_class": "high",
+    "task_service_account": "trainer",
+    "shm": "8m",
+    "volumes": {
+        "/data": "pvc:data:ro",
+        "/data/x": "pvc:data/x:ro",
+        "/scratch": "emptyDir:1g",
+        "/etc/conf": "configMap:c",
+    },
+    "template": {"metadata": {"labels": {"team": "ads"}}, "spec": {"dnsPolicy": "Default"}},
+    "am_template": {"spec": {"nodeSelector": {"pool": "cpu"}}},
+}
+WORKER: Mapping[str, Any] = {
+    "node_selector": {"gpu": "a100"},
+    "volumes": {"/keys": "secret:keys"},
+    "template": {
+        "spec": {
+            "runtimeClassName": "nvidia",
+            "volumes": [{"name": "disk", "hostPath": {"path": "/mnt/disk"}}],
+            "containers": [{"name": "tony", "volumeMounts": [{"name": "disk", "mountPath": "/disk"}]}],
+        }
+    },
+}
+
+
+def build_spec(job: Mapping[str, Any], **roles: Mapping[str, Any]) -> JobSpec:
+    """Return a job with these settings, and with those of each role."""
+    made = {
+        name: Role(resources=Resources(memory=16 * MIB), scheduler_settings={"kubernetes": own})
+        for name, own in roles.items()
+    }
+    return JobSpec(command="true", scheduler="kubernetes", scheduler_settings=job, roles=made)
+
+
+def build_pod(folder: Path, spec: JobSpec, role: str, **more: Any) -> Object:
+    job = build_prepared_job(folder, spec, "kubernetes-20260102-030405-abcdef")
+    settings, _ = read_settings(spec.scheduler_settings)
+    return build_task_pod(
+        job.record,
+        role,
+        "pod",
+        settings,
+        runtime=RUNTIME,
+        pieces={},
+        am_address="tls:0.0.0.0:0",
+        owner="uid",
+        memory=16 * MIB,
+        **more,
+    )
+
+
+def test_the_pods_of_a_job_with_all_settings(tmp_path: Path) -> None:
+    """What is sent, letter by letter, without the command."""
+    spec = build_spec(JOB, worker=WORKER)
+    pod = build_pod(tmp_path, spec, "worker")
+    job = build_prepared_job(tmp_path, spec, "kubernetes-20260102-030405-abcdef")
+    am = build_job(job.record, read_settings(JOB)[0], RUNTIME)["spec"]["template"]
+    for each in (pod, am):
+        each["spec"]["containers"][0]["command"] = []
+    assert {"am": am, "worker": pod} == json.loads(GOLDEN.read_text())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpu", {"key": "gpu", "operator": "Exists"}),
+        ("a/b=c", {"key": "a/b", "operator": "Equal", "value": "c"}),
+        ("a=", {"key": "a", "operator": "Equal", "value": ""}),
+        ("a:NoExecute", {"key": "a", "operator": "Exists", "effect": "NoExecute"}),
+        ("a=b:NoSchedule", {"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}),
+        ("*", {"operator": "Exists"}),
+    ],
+)
+def test_a_toleration_is_written_like_a_taint(text: str, expected: Object) -> None:
+    assert parse_toleration(text) == expected
+
+
+def test_tables_of_a_role_add_to_the_job_and_other_values_replace() -> None:
+    own = {"tolerations": ["b"], "node_selector": {"x": "2", "y": "3"}, "shm": "2m", "service_account": "mine"}
+    job = {"tolerations": ["a"], "node_selector": {"x": "1"}, "shm": "1m", "task_service_account": "ours"}
+    spec = build_spec(job, worker=own, ps={})
+    settings, _ = read_settings(job)
+    found = find_task_settings(spec, "worker", settings)
+    assert ([each["key"] for each in found.tolerations], found.node_selector) == (["b"], {"x": "2", "y": "3"})
+    assert (found.shm, found.service_account) == (2 * MIB, "mine")
+    found = find_task_settings(spec, "ps", settings)
+    assert ([each["key"] for each in found.tolerations], found.node_selector) == (["a"], {"x": "1"})
+    assert (found.shm, found.service_account) == (MIB, "ours")
+
+
+def test_the_label_of_a_role_is_one_more(tmp_path: Path) -> None:
+    spec = build_spec({"node_selector": {"pool": "ml"}}, worker={})
+    labelled = replace(spec, roles={"worker": replace(spec.roles["worker"], node_label="gpu=a100")})
+    assert build_pod(tmp_path, labelled, "worker")["spec"]["nodeSelector"] == {"pool": "ml", "gpu": "a100"}
+
+
+def test_a_role_with_a_topology_of_its_own_is_not_with_the_others(tmp_path: Path) -> None:
+    """Otherwise tasks of the others would join it, each in the domain of another one."""
+    spec = build_spec({"topology": "zone"}, a={}, b={}, c={"topology": "rack"})
+
+    def find(role: str) -> tuple[str, list[str]]:
+        (term,) = build_pod(tmp_path, spec, role)["spec"]["affinity"]["podAffinity"][REQUIRED]
+        assert "tony.dev/role" not in term["labelSelector"]["matchLabels"]
+        return term["topologyKey"], term["labelSelector"]["matchExpressions"][0]["values"]
+
+    assert [find(role) for role in "abc"] == [("zone", ["a", "b"]), ("zone", ["a", "b"]), ("rack", ["c"])]
+
+
+def test_affinities_of_a_template_hold_as_well_as_those_of_tony(tmp_path: Path) -> None:
+    """Excluded nodes and `spread` are not lost."""
+    terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"matchFields": [{"key": "metadata.name"}]}]
+    own = {
+        "podAntiAffinity": {REQUIRED: [{"topologyKey": "rack"}]},
+        "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}},
+    }
+    spec = build_spec({}, worker={"template": {"spec": {"affinity": own}}})
+    spec = replace(spec, roles={"worker": replace(spec.roles["worker"], spread=True)})
+    found = build_pod(tmp_path, spec, "worker", excluded=["node-1"])["spec"]["affinity"]
+    assert [each["topologyKey"] for each in found["podAntiAffinity"][REQUIRED]] == ["kubernetes.io/hostname", "rack"]
+    excluded = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-1"]}
+    assert found["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
+        {"matchExpressions": [excluded, {"key": "a", "operator": "Exists"}]},
+        {"matchExpressions": [excluded], "matchFields": [{"key": "metadata.name"}]},
+    ]
+    spec_again = build_pod(tmp_path, spec, "worker")["spec"]["affinity"]
+    assert spec_again["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == terms
+
+
+@pytest.mark.parametrize(
+    ("job", "role", "key", "message"),
+    [
+        ({"tolerations": ["a=b=c"]}, {}, "scheduler.kubernetes.tolerations", '"a=b=c": expected a taint'),
+        ({}, {"tolerations": [":x"]}, "roles.worker.kubernetes.tolerations", "expected a taint"),
+        ({}, {"node_selector": {"a": 1}}, "roles.worker.kubernetes.node_selector", 'must be text, in quotes: "1"'),
+        ({"volumes": {"/x": "nfs:a"}}, {}, "scheduler.kubernetes.volumes", "/x: expected "),
+        ({"am_template": {"spec": {"restartPolicy": "x"}}}, {}, "scheduler.kubernetes.am_template", "restartPolicy"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_named(job: Object, role: Object, key: str, message: str) -> None:
+    (problem,) = find_pod_problems(build_spec(job, worker=role), read_settings(job)[0])
+    assert problem.key == key
+    assert message in problem.message
