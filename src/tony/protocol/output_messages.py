@@ -52,6 +52,7 @@ class ReadLog(Message, kind="read-log"):
             after it. No name: from the beginning.
         wait: answer only when there is data; otherwise at once, perhaps without data.
         most: maximum bytes of data in the answer; never more than `LOG_PIECE`.
+        tail: return the last bytes of the file `name`, without regard to `offset` and `wait`; answered once.
     """
 
     reader: int
@@ -61,6 +62,7 @@ class ReadLog(Message, kind="read-log"):
     offset: int = 0
     wait: bool = False
     most: int = LOG_PIECE
+    tail: bool = False
 
 
 @value_class

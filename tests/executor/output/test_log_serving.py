@@ -179,6 +179,23 @@ async def test_the_exit_does_not_wait_for_lost_readers(tmp_path: Path) -> None:
     await desk.pen.stop(CEILING)
 
 
+async def test_the_end_of_a_log_is_sent_once(tmp_path: Path) -> None:
+    """Also if it is in two files; the exit does not wait for a further request."""
+    desk = Desk(tmp_path, limit=40)
+    book = desk.begin()
+    for at in range(10):
+        desk.pen.put(partial(book.file.write, b"line %03d\n" % at, 1_780_000_000.0 + at))
+    desk.end(book)
+    piece = await desk.read(book.name, tail=True, most=30)
+    whole = b"".join(b"line %03d\n" % number for number in range(10))
+    assert (piece.name, piece.offset, data_of(piece)) == (book.name, 60, whole[60:])
+    assert [moment for _, moment in unpack_times(piece.times)][-1] == 178_000_000_900
+    assert whole.endswith(data_of(await desk.read(book.name, tail=True)))
+    assert await desk.read("worker-0.s1.t2.out", tail=True) == LogPiece(reader=1)
+    await asyncio.wait_for(desk.readers.finish(CEILING), CEILING)
+    await desk.pen.stop(CEILING)
+
+
 async def test_number_of_readers_is_bounded(tmp_path: Path) -> None:
     """A reader beyond the limit replaces the oldest; an invalid request is ignored."""
     desk = Desk(tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,6 +71,17 @@ class BoundedLogFile:
                 return chunk
         offset = max(offset, self._start)
         return _read_chunk(self._path, self._start, offset, min(most, self._start + self._size - offset))
+
+    def read_tail(self, most: int) -> FileChunk:
+        """Return the last bytes, from both files on disk if necessary. Otherwise like `read`."""
+        end = self._start + self._size
+        first = self.read(max(0, end - most), most)
+        middle = first.offset + len(first.data)
+        if not first.data or middle >= end:
+            return first
+        second = self.read(middle, end - middle)
+        times = [*first.times, *((place + len(first.data), moment) for place, moment in second.times)]
+        return replace(first, data=first.data + second.data, times=times)
 
     @property
     def _rotated(self) -> Path:

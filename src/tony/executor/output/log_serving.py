@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tony.executor.output.log_file import BoundedLogFile
+from tony.executor.output.log_file import BoundedLogFile, FileChunk
 from tony.executor.output.writer_thread import WriterThread
 from tony.model.log_name import STREAMS, LogName
 from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog, pack_times
@@ -97,7 +97,8 @@ class LogReaders:
         if message.stream in self._streams:
             if len(self._readers) >= _MAX_READERS:
                 self._drop(next(iter(self._readers)))
-            self._readers[message.reader] = asyncio.get_running_loop().create_task(self._serve(message))
+            serve = self._serve_tail if message.tail else self._serve
+            self._readers[message.reader] = asyncio.get_running_loop().create_task(serve(message))
 
     def drop(self, message: DropLog) -> None:
         self._drop(message.reader)
@@ -135,23 +136,35 @@ class LogReaders:
                     name, offset = log.name, 0
                 piece = await self._writer.run(partial(log.file.read, offset, most))
                 if piece.data:
-                    data = base64.b64encode(piece.data).decode()
-                    number, times = request.reader, pack_times(piece.times)
-                    self._answer(
-                        LogPiece(
-                            reader=number, name=name, start=piece.start, offset=piece.offset, data=data, times=times
-                        )
-                    )
+                    self._answer(_build_piece(request.reader, name, piece))
                     return
                 if not changed.is_set() and log.is_finished and (later := stream.find_next(log)):
                     name, offset = later.name, 0
                     continue
             if not changed.is_set() and (self._closing or not request.wait):
                 self._answer(LogPiece(reader=request.reader, last=self._closing))
-                del self._readers[request.reader]
-                self._dropped.set()
+                self._remove(request.reader)
                 return
             await changed.wait()
+
+    async def _serve_tail(self, request: ReadLog) -> None:
+        log = next((log for log in self._streams[request.stream].logs if log.name == request.name), None)
+        answer = LogPiece(reader=request.reader)
+        if log is not None:
+            most = min(max(request.most, 1), LOG_PIECE)
+            answer = _build_piece(request.reader, log.name, await self._writer.run(partial(log.file.read_tail, most)))
+        self._answer(answer)
+        self._remove(request.reader)
+
+    def _remove(self, reader: int) -> None:
+        """Remove a reader that is not expected to request more."""
+        del self._readers[reader]
+        self._dropped.set()
+
+
+def _build_piece(reader: int, name: str, chunk: FileChunk) -> LogPiece:
+    data, times = base64.b64encode(chunk.data).decode(), pack_times(chunk.times)
+    return LogPiece(reader=reader, name=name, start=chunk.start, offset=chunk.offset, data=data, times=times)
 
 
 def _sort_key(name: str) -> tuple[int, int]:
