@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
 from tony.model.diagnosis import EvidenceLine
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
+from tony.model.log_file_tail import LogFileTail
+from tony.model.states import TaskState
 from tony.protocol.client_messages import KillJob
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import (
@@ -31,6 +34,7 @@ from tony.protocol.executor_messages import (
     Ready,
     Welcome,
 )
+from tony.protocol.output_messages import LogPiece, ReadLog
 
 
 class Scene:
@@ -49,15 +53,28 @@ class Scene:
         self.fed: list[ev.Event] = []
         self.now = 1000.0
         self.in_charge = True
+        self.kept: list[LogFileTail] = []
         self.metrics = MetricsStore(self.simulation.app.state, self.time, Path("/nowhere"), late=False)
         self.desk = self.executors_of(attempt=1)
 
     def time(self) -> float:
         return self.now - 1000.0
 
-    def executors_of(self, attempt: int, overlap: float = 0.0) -> Executors:
-        app = self.simulation.app
-        return Executors(app, attempt, self.fed.append, self.time, self.metrics, lambda: self.in_charge, overlap)
+    def executors_of(self, attempt: int, overlap: float = 0.0, output_limit: int = 0) -> Executors:
+        return Executors(
+            self.simulation.app,
+            attempt,
+            self.fed.append,
+            self.time,
+            self.metrics,
+            lambda: self.in_charge,
+            overlap,
+            self._store_output,
+            output_limit,
+        )
+
+    async def _store_output(self, tails: Sequence[LogFileTail]) -> None:
+        self.kept += tails
 
     def attach(self, who: str = "worker:0", incarnation: str = "i-1", **more: object) -> FakeConnection:
         """A connection on which an executor has attached."""
@@ -389,6 +406,38 @@ def test_an_older_am_may_have_renewed_leases_until_it_is_superseded(scene: Scene
     scene.desk = later
     scene.attach()
     assert later.find_last_contact("c-1") == 10.0
+
+
+async def test_the_end_of_the_output_is_requested_before_the_exit_is_acknowledged(scene: Scene) -> None:
+    """An executor that waits for nothing else still gets the request; its answer is no client's."""
+    scene.desk = scene.executors_of(attempt=1, output_limit=1 << 20)
+    wire = scene.attach()
+    scene.desk.on_message(wire.me, ready(1))
+    status = replace(OK, first_output=0.5)
+    scene.desk.on_message(wire.me, ProgramExited(n=2, session=1, try_=1, status=status, ago=0.0))
+    requests = [each for each in wire.sent if isinstance(each, ReadLog)]
+    assert [each.name for each in requests] == ["worker-0.s1.t1.out", "worker-0.s1.t1.err"]
+    assert wire.sent[-2:] == requests
+    piece = LogPiece(reader=requests[0].reader, name=requests[0].name, data="eA==")
+    scene.desk.on_message(wire.me, piece)
+    await scene.desk.outputs.finish()
+    assert [each.data for each in scene.kept] == [b"x"]
+    scene.desk.on_message(wire.me, replace(piece, reader=requests[1].reader, name=requests[1].name, data="?"))
+    assert wire.refused == [Code.BAD_MESSAGE]
+
+
+@pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.RUNNING])
+def test_a_later_am_attempt_requests_what_the_one_before_may_not_have_stored(scene: Scene, state: TaskState) -> None:
+    scene.desk.on_message(scene.attach().me, ready(1))
+    scene.simulation.deliver(scene.fed[0])
+    known = scene.simulation.app.state.tasks[TaskId("worker", 0)]
+    known.session, known.try_, known.state = 1, 2, state
+    known.status = replace(OK, first_output=0.5)
+    scene.desk = scene.executors_of(attempt=2, output_limit=1 << 20)
+    wire = scene.attach(session=1, try_=2)
+    requested = [each.name for each in wire.sent if isinstance(each, ReadLog)]
+    assert requested == (["worker-0.s1.t2.out", "worker-0.s1.t2.err"] if state is TaskState.FAILED else [])
+    assert isinstance(wire.sent[0], Welcome)
 
 
 def test_a_given_up_container_is_forgotten_after_its_lease(scene: Scene) -> None:

@@ -19,10 +19,12 @@ from tony.client.credential_creation import make_credentials
 from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
+from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import build_segment_name
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.testing import allocator_bench, conformance, container_faults
@@ -177,6 +179,21 @@ async def bench(folder: Path, faults: Sequence[container_faults.Fault]) -> Async
             api.close()
             for client in made.clients:
                 client.close()
+
+
+def test_the_output_that_two_am_attempts_have_received_is_kept(tmp_path: Path) -> None:
+    names = [f"worker-{index}.s1.t1.out" for index in range(2)]
+
+    async def store_output() -> None:
+        async with bench(tmp_path, ()) as job:
+            assert job.source.output_limit
+            await job.source.store_output([LogFileTail(name=names[0], offset=0, data=b"x")])
+            later = await job.start_next_attempt()
+            await later.store_output([LogFileTail(name=names[1], offset=0, data=b"x")])
+            found = await asyncio.to_thread(read_tails, ConfigMapJobStore(job.clients[0], job.job_id))
+            assert [each.name for each in found] == names
+
+    asyncio.run(store_output())
 
 
 @pytest.mark.parametrize("clause", [each for each in conformance.clauses(FAULTS) if each != _NEVER_IMPOSSIBLE])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from tony import clock
 from tony.am.log_relay import LogRelay
 from tony.am.metrics_store import MetricsStore
+from tony.am.output_retention import OutputRetention, StoreOutput
 from tony.am.stack_relay import StackRelay
 from tony.am.tunnel_broker import TunnelBroker
 from tony.core.application import Application
@@ -101,7 +102,7 @@ class Executors:
         feed: takes an event.
         now: returns the job's time.
         metrics: takes the samples of executors.
-        is_current_attempt, overlap: as of `ContainerAllocator`.
+        is_current_attempt, overlap, store_output, output_limit: as of `ContainerAllocator`.
     """
 
     def __init__(
@@ -113,6 +114,8 @@ class Executors:
         metrics: MetricsStore,
         is_current_attempt: Callable[[], bool],
         overlap: float,
+        store_output: StoreOutput | None = None,
+        output_limit: int = 0,
     ) -> None:
         self._app = app
         self._attempt = attempt
@@ -131,6 +134,7 @@ class Executors:
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
         self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
+        self.outputs = OutputRetention(self.send, len(app.state.tasks), store_output, output_limit)
         self.tunnels = TunnelBroker(self.send, app.state.tasks)
         self.stacks = StackRelay(self.send, app.state.tasks)
         self._expect()
@@ -187,6 +191,7 @@ class Executors:
             peer.expected = False
             peer.acked = peer.seen = message.acked
             log.info("%s has reconnected", task)
+            self._request_missed_output(task)
         peer.listens = message.listens if is_callable(message.listens) else ""
         peer.connection, peer.last_seen_at = connection, clock.monotonic()
         self._by_connection[connection] = peer
@@ -204,7 +209,14 @@ class Executors:
         if self._level:
             connection.send(SetLogLevel(level=self._level))
         self.logs.on_attached(task)
+        self.outputs.on_attached(task)
         return peer
+
+    def _request_missed_output(self, task: TaskId) -> None:
+        """Request output that an earlier AM attempt may not have stored before it died."""
+        known = self._app.state.tasks[task]
+        if known.status is not None and not known.living:
+            self.outputs.on_exited(task, known.session, known.try_, known.status)
 
     def _find_lost_tail(self, task: TaskId, message: Attach) -> str:
         """Return what an executor knows and the log does not, because the log lost its end; empty if it is complete."""
@@ -235,13 +247,16 @@ class Executors:
             self._metrics.ingest_sample(peer.task, message)
         elif isinstance(message, Stacks):
             self.stacks.handle_stacks(peer.task, message)
-        elif isinstance(message, LogPiece) and self.logs.handle_piece(peer.task, message):
-            pass  # it was forwarded
+        elif isinstance(message, LogPiece) and self._handle_piece(peer.task, message):
+            pass  # it was forwarded, or is kept
         elif isinstance(message, TunnelFailed):
             self.tunnels.on_failed(peer.task, message)
         else:
             connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
         return True
+
+    def _handle_piece(self, task: TaskId, piece: LogPiece) -> bool:
+        return (self.outputs if piece.reader < 0 else self.logs).handle_piece(task, piece)
 
     def _on_report(self, peer: Peer, connection: RpcConnection, message: Reported) -> None:
         if message.n <= peer.seen:
@@ -261,6 +276,8 @@ class Executors:
         self._unacked.add(peer)
         self._log_stale_session(peer, event)
         self._feed(event)
+        if isinstance(message, ProgramExited):
+            self.outputs.on_exited(peer.task, message.session, message.try_, message.status)
 
     def _log_stale_session(self, peer: Peer, event: Event) -> None:
         """Log once per session that an executor reports about an older one; the state machine ignores and counts it."""
@@ -409,6 +426,7 @@ class Executors:
             self._by_connection.pop(peer.connection, None)
             peer.connection.close()
         self.logs.on_executor_lost(peer.task, printed=peer.printed)
+        self.outputs.on_executor_lost(peer.task)
         self.tunnels.on_executor_lost(peer.task)
         self.stacks.on_executor_lost(peer.task)
 

@@ -154,7 +154,7 @@ class LogRelay:
 
     def handle_piece(self, task: TaskId, piece: LogPiece) -> bool:
         """Handle an executor's answer; return False if it is not a valid one."""
-        if len(piece.data) > _MAX_DATA or len(piece.name) > _MAX_NAME or len(piece.times) > MAX_PIECE_TIMES:
+        if not is_valid_piece(piece):
             return False
         reader = self._readers.get(piece.reader)
         if reader is None or reader.task != task or not reader.open:
@@ -204,3 +204,8 @@ class LogRelay:
         if not others:
             del self._of_task[reader.task]
         self._send(reader.task, DropLog(reader=reader.number))
+
+
+def is_valid_piece(piece: LogPiece) -> bool:
+    """Return True if a piece of an executor is within its limits."""
+    return len(piece.data) <= _MAX_DATA and len(piece.name) <= _MAX_NAME and len(piece.times) <= MAX_PIECE_TIMES

@@ -203,6 +203,7 @@ async def _begin(
     )
     parts.files.push_async_callback(master.metrics.finish)
     parts.files.callback(master.executors.logs.finish)
+    parts.files.push_async_callback(master.executors.outputs.finish)
     _hear_signals(master, parts.allocator)
     server = RpcServer(credentials.am, master)
     parts.connections.push_async_callback(server.close)

@@ -119,7 +119,8 @@ class Master:
         now, late = job_clock.now, attempt > 1
         self.metrics = MetricsStore(app.state, now, job.folder.metrics, late=late, save_copy=save_copy)
         is_current, overlap = allocator.is_current_attempt, allocator.overlap
-        self.executors = Executors(app, attempt, self.feed, now, self.metrics, is_current, overlap)
+        keep, limit = allocator.store_output, allocator.output_limit
+        self.executors = Executors(app, attempt, self.feed, now, self.metrics, is_current, overlap, keep, limit)
         self._remote_programs = RemoteProgramRequests(self.executors.tunnels)
         self.subscribers = Subscribers(self.build_report)
         self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.build_report)

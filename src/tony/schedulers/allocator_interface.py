@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tony.errors import SchedulerError
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
+from tony.model.log_file_tail import LogFileTail
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.capabilities import Capabilities
 
@@ -124,6 +125,8 @@ class ContainerAllocator(ABC):
     dialed_by: str = ""
     #: Whether `store_metrics` does anything.
     stores_metrics: bool = False
+    #: Bytes that `store_output` keeps of a job; 0: nothing, since log files outlive their containers.
+    output_limit: int = 0
 
     @property
     def host(self) -> str:
@@ -206,6 +209,13 @@ class ContainerAllocator(ABC):
 
         Args:
             copy: a copy of the metrics file; it does not change during the call.
+
+        Raises:
+            InfraError: it cannot be done now.
+        """
+
+    async def store_output(self, tails: Sequence[LogFileTail]) -> None:  # noqa: B027 - see `output_limit`
+        """Persist the ends of programs' output for readers. Repeatable.
 
         Raises:
             InfraError: it cannot be done now.

@@ -35,7 +35,7 @@ _FILE, _SIZE, _MODIFIED = f"{_PREFIX}file", f"{_PREFIX}size", f"{_PREFIX}modifie
 _VERSION, _COUNT = f"{_PREFIX}version", f"{_PREFIX}pieces"
 _NUMBER, _WRITER, _CLOSING = f"{_PREFIX}number", f"{_PREFIX}writer", f"{_PREFIX}closing"
 #: Names of a job's files: others, such as paths, are not ours.
-_FILE_NAME = re.compile(r"[a-z]+(?:\.\d{1,9})?(?:\.closed)?\.[a-z]+")
+_FILE_NAME = re.compile(r"[a-z]+(?:\.\d{1,9}){0,2}(?:\.closed)?\.[a-z]+")
 #: Files with credentials.
 _SECRET_FILES = frozenset({"access.json"})
 

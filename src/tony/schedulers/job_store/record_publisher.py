@@ -6,6 +6,7 @@
       am.json           the AM's address, in case the scheduler cannot report it; deleted with access.json
       kill.json         a kill request from a client, left while the job had no application master
       events.<n>.jsonl  the event log of AM attempt n (`event_log_replication`); `events.<n>.closed.jsonl` when closed
+      output.<n>.<i>.jsonl  the ends of tasks' output, received by AM attempt n (`output_store`)
       metrics.db        metrics: rewritten about once a minute while it is small, and at the end
       am.log            the AM's log, written when it ends
       summary.json      the last report; exists once the job has ended

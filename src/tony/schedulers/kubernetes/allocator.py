@@ -21,6 +21,7 @@ from tony.kube.object_watch import Change, ObjectChange, ObjectWatch
 from tony.kube.resources import JOBS, PODS
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
+from tony.model.log_file_tail import LogFileTail
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.retry import Backoff
@@ -36,6 +37,7 @@ from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.enlisting_allocator import EnlistingAllocator
 from tony.schedulers.job_store.config_map_job_store import JOB_LABEL, ConfigMapJobStore
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
+from tony.schedulers.job_store.output_store import MAX_OUTPUT_BYTES, OutputStore
 from tony.schedulers.job_store.record_download import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.kubernetes import pod_ends
@@ -81,6 +83,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     capabilities = CAPABILITIES
     stores_metrics = True
+    output_limit = MAX_OUTPUT_BYTES
     dialed_by = "kubernetes"
     overlap = _OVERLAP_SECONDS
 
@@ -98,6 +101,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._settings, _ = read_settings(job.record.spec.scheduler_settings)
         self._client = client
         self._store = store
+        self._output = OutputStore(store, attempt)
         self.attempt = attempt
         logging.getLogger().addHandler(logging.FileHandler(job.folder.am_log))  # the pod has it on standard error, too
         self._publisher = RecordPublisher(
@@ -158,6 +162,9 @@ class KubernetesAllocator(EnlistingAllocator):
 
     async def store_metrics(self, copy: Path) -> None:
         await to_thread(self._store.put, self._job.folder.metrics.name, copy, "copy")
+
+    async def store_output(self, tails: Sequence[LogFileTail]) -> None:
+        await to_thread(self._output.put, tails)
 
     # --- the session --------------------------------------------------------------------------------------------------
 
