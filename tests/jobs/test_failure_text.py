@@ -10,11 +10,13 @@ from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded, write_
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_text import build_error, format_note, format_outcome, format_report
+from tony.jobs.remote.log_mirror import Mirror
 from tony.jobs.root_cause import build_root_cause
 from tony.model.codec import to_plain
 from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport
+from tony.model.log_name import LogName
 from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 
@@ -68,6 +70,14 @@ def test_a_note_does_not_repeat_the_failure(report: JobReport) -> None:
     assert format_note(report, replace(ended, note=f"stopped ({FAILURE.reason})")) == "stopped (worker:1 failed)"
     assert format_note(report, replace(root, note="printed nothing")) == "printed nothing"
     assert format_note(report, replace(root, note="exit code 3", note_repeats_exit=True)) == ""
+
+
+def test_the_beginning_that_a_log_lacks_is_named(home: Home) -> None:
+    folder, record = recorded(home)
+    Mirror(folder.logs).write(LogName("worker", 1, 1, 1, "err"), 0, 2048, b"the end")
+    lines = format_report(failed(folder, record))
+    at = lines.index("  Missing: 2 KiB before the last 7 bytes of worker-1.s1.t1.err")
+    assert lines[at - 1].startswith("  Full log: ")
 
 
 def test_only_files_that_hold_something_are_named(home: Home) -> None:

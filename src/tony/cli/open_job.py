@@ -81,9 +81,17 @@ def load_report(home: Home, job_id: str) -> JobReport:
         return ended
     import asyncio  # late: jobs that have ended are read without it
 
+    return asyncio.run(_load_report(home, job_id))
+
+
+async def _load_report(home: Home, job_id: str) -> JobReport:
+    from tony.jobs.remote.log_fetcher import fetch_failed_output  # late, as above
     from tony.jobs.status import job_status
 
-    return asyncio.run(job_status.load_report(home, job_id))
+    report = await job_status.load_report(home, job_id)
+    if report.state.ended:
+        await fetch_failed_output(home, report)
+    return report
 
 
 def fetch_job_dir(home: Home, job_id: str) -> JobFolder:

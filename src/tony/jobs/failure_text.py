@@ -6,11 +6,12 @@ from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.next_commands import format_next_commands, list_next_commands
+from tony.jobs.remote.log_mirror import describe_missing_bytes
 from tony.jobs.root_cause import RootCause, build_root_cause
 from tony.model.failure import Failure, FailureClass
 from tony.model.ids import TaskId, format_task_ranges
 from tony.model.job_report import JobReport, TaskReport
-from tony.model.log_name import ERR, STREAMS
+from tony.model.log_name import ERR, STREAMS, LogName
 from tony.model.states import JobState, TaskState
 from tony.units import format_duration
 
@@ -90,6 +91,9 @@ def _format_proof(report: JobReport, failure: Failure, root_cause: RootCause) ->
     files = _find_log_files(report, failure)
     if files:
         lines.append(f"  Full log: {' and '.join(map(str, files))}")
+        names = filter(None, (LogName.parse(file.name) for file in files))
+        if missing := describe_missing_bytes(files[0].parent, names):
+            lines.append(f"  Missing: {missing}")
     return lines
 
 

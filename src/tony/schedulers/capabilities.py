@@ -25,6 +25,7 @@ class Capabilities:
         same_folder: they share the job directory, so the client reads the tasks' log files there.
         chooses: can keep containers off a host (`ContainerAllocator.exclude`).
         enlists: executors start before they know their task, and ask the AM for it (`EnlistingAllocator`).
+        keeps_output: the end of all tasks' output is stored with the history (`ContainerAllocator.store_output`).
         honours: settings of roles that have an effect.
         cluster_ids: regular expression of the job ids that its cluster allocates, by which any machine finds a job;
             empty if the client creates the ids.
@@ -35,5 +36,6 @@ class Capabilities:
     same_folder: bool
     chooses: bool = False
     enlists: bool = False
+    keeps_output: bool = False
     honours: frozenset[RoleSetting] = frozenset()
     cluster_ids: str = ""

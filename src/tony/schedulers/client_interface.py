@@ -18,6 +18,7 @@ from tony.errors import InfraError, Problem
 from tony.model.codec import Json
 from tony.model.health_check import HealthCheck
 from tony.model.job_spec import JobSpec
+from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
@@ -114,6 +115,9 @@ class LogSink(Protocol):
         Args:
             start: where the piece's file begins: 0, or the length of the older one.
         """
+
+    def put_tail(self, tail: LogFileTail) -> None:
+        """Store the end of a file that was not announced; the rest of it may no longer exist."""
 
     def put_index(self, file: str, data: bytes) -> None:
         """Store the index of times of a file that was put, whole; `file` is its own name, with `.1` if it is older."""

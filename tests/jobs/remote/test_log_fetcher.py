@@ -12,22 +12,24 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.fake_am import FakeAm, logged, recorded, running, succeeded
+from tests.jobs.fake_am import FakeAm, failed, logged, recorded, running, succeeded
 from tests.jobs.recording_scheduler import Desk, Office
 from tests.jobs.remote.capabilities import CAPABILITIES
 from tests.support.waiting import wait_until
-from tony.core.events import ContainerEnded, Event, Granted
+from tony.core.events import ContainerEnded, Event, FirstOutput, Granted
 from tony.errors import SchedulerError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow
-from tony.jobs.log_files import Selection
+from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.remote import log_fetcher
-from tony.jobs.remote.log_fetcher import LogFetcher, fetch_current_output, fetch_logs
-from tony.jobs.remote.log_mirror import Mirror, complete
+from tony.jobs.remote.log_fetcher import LogFetcher, fetch_current_output, fetch_failed_output, fetch_logs
+from tony.jobs.remote.log_mirror import Mirror, complete, describe_missing_bytes
 from tony.jobs.remote.shared_log_fetchers import SharedLogFetchers
 from tony.model.codec import to_plain
+from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
+from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
@@ -44,6 +46,7 @@ class Far(Desk):
 
     Attributes:
         shows: name -> older file, newer file, as it would find them now.
+        tails: what it has instead of whole files.
         asked: the containers that it was asked for, each time; owners: whose they had to be.
         error: what is in the way.
     """
@@ -53,6 +56,7 @@ class Far(Desk):
     def __init__(self) -> None:
         super().__init__()
         self.shows: dict[str, tuple[bytes, bytes]] = {}
+        self.tails: list[LogFileTail] = []
         self.asked: list[dict[str, str]] = []
         self.owners: list[str] = []
 
@@ -72,6 +76,8 @@ class Far(Desk):
                 have = len(older)
             await asyncio.sleep(0)
             sink.put(name, len(older), have, newer[have - len(older) :])
+        for tail in self.tails:
+            sink.put_tail(tail)
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         return not folder.summary.exists()
@@ -168,6 +174,12 @@ def read(folder: JobFolder, name: str) -> bytes:
     """A copy's content; nothing if there is none."""
     path = folder.logs / name
     return path.read_bytes() if path.exists() else b""
+
+
+def missing_in(folder: JobFolder, prefix: str = "") -> str:
+    """What is missing of the logs whose names begin so."""
+    names = find_log_files(folder.logs, Selection())
+    return describe_missing_bytes(folder.logs, [name for name in names if name.file.startswith(prefix)])
 
 
 class Notes(list[str]):
@@ -276,6 +288,89 @@ async def test_output_of_ended_containers_is_fetched_from_the_scheduler(home: Ho
         "worker-0.s1.t1.out",
         "worker-0.s1.t2.out",
     ]
+
+
+async def test_the_end_of_a_log_is_shown_when_the_job_has_ended(home: Home, remote_job: RemoteJob) -> None:
+    """With its times, once; what is missing before it is known."""
+    folder, record, far = remote_job
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    (folder.logs / "worker-1.s1.t1.out").write_bytes(b"0123")
+    far.tails = [
+        LogFileTail(name="worker-0.s1.t1.out", offset=5000, data=b"the end\n", times=((0, 178_000_000_000),)),
+        LogFileTail(name="worker-0.s1.t2.err", offset=0, data=b"whole\n"),
+        LogFileTail(name="worker-1.s1.t1.out", offset=2, data=b"2345\n"),
+        LogFileTail(name="worker-9.s1.t1.out", offset=0, data=b"of no task\n"),
+        LogFileTail(name="../../evil", offset=0, data=b"x"),
+    ]
+    notes = Notes()
+    for _ in range(2):
+        async with fetch_logs(home, record, Selection(), notes):
+            pass
+    assert read(folder, "worker-0.s1.t1.out") == b"the end\n"
+    assert read(folder, "worker-0.s1.t2.err") == b"whole\n"
+    assert read(folder, "worker-1.s1.t1.out") == b"012345\n"
+    assert len([path for path in folder.logs.iterdir() if not path.name.startswith(".")]) == 3
+    assert (len(far.asked), notes) == (1, [])
+    missing = missing_in(folder)
+    assert missing == "4.9 KiB before the last 8 bytes of worker-0.s1.t1.out"
+    assert missing_in(folder, "worker-1") == ""
+    assert (folder.logs / ".worker-0.s1.t1.out.times").exists()
+
+
+@pytest.mark.parametrize("keeps_output", [True, False])
+async def test_the_output_of_the_task_that_failed_is_fetched_with_the_report(
+    home: Home, remote_job: RemoteJob, keeps_output: bool
+) -> None:
+    """Unless the scheduler may have to be waited for."""
+    folder, record, far = remote_job
+    far.capabilities = replace(CAPABILITIES, keeps_output=keeps_output)
+    far.tails = [LogFileTail(name=f"worker-{index}.s1.t1.err", offset=0, data=b"x") for index in range(2)]
+    write_summary(folder, failed(folder, record))
+    await fetch_failed_output(home, failed(folder, record))
+    await fetch_failed_output(home, succeeded(folder, record))
+    assert [name.file for name in find_log_files(folder.logs, Selection())] == ["worker-1.s1.t1.err"] * keeps_output
+
+
+async def test_lost_output_is_named(home: Home, remote_job: RemoteJob) -> None:
+    """Of a task attempt that printed something, there is no log at all; it is looked for again the next time."""
+    folder, record, far = remote_job
+    write_summary(folder, succeeded(folder, record))
+    printed = [FirstOutput(task=TaskId("worker", index), session=1, try_=1 + index) for index in range(2)]
+    logged(folder, printed)
+    far.tails = [LogFileTail(name="worker-0.s1.t1.err", offset=0, data=b"x")]
+    notes = Notes()
+    for number in (1, 2):
+        async with fetch_logs(home, record, Selection(), notes):
+            pass
+        assert len(far.asked) == number
+    assert set(notes) == {
+        "nothing was kept of the output of worker:1 (session 1, attempt 2): its container ended before it was read"
+    }
+    async with fetch_logs(home, record, Selection(tasks=("worker:0",)), notes):
+        pass
+    assert len(notes) == 2
+
+
+async def test_the_end_of_a_log_does_not_replace_what_still_arrives(home: Home, remote_job: RemoteJob) -> None:
+    """Only when the AM has nothing more is the end taken without what was before it."""
+    folder, record, far = remote_job
+    logged(folder, [Granted(container="c1", role="worker", host="h1"), ContainerEnded(container="c1", cause="lost")])
+    far.tails = [LogFileTail(name="worker-0.s1.t1.out", offset=9, data=b"the end")]
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say("worker-0.s1.t1.out", b"half")
+        async with fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), Notes()) as logs:
+            assert logs is not None
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half")
+            await master.tell(LogPiece(reader=0, missed=True))
+            await wait_until(lambda: far.asked)
+            master.say("worker-0.s1.t1.out", b" an")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half an")
+            master.over()
+            await logs.wait_until_finished()
+    assert read(folder, "worker-0.s1.t1.out.1") == b"half an"
+    assert read(folder, "worker-0.s1.t1.out") == b"the end"
+    assert missing_in(folder) == "2 bytes before the last 7 bytes of worker-0.s1.t1.out"
 
 
 async def test_missing_output_is_requested_once(home: Home, remote_job: RemoteJob) -> None:

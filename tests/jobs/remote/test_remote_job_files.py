@@ -21,6 +21,7 @@ from tony.jobs.remote import remote_job_files as far_module
 from tony.jobs.remote import scheduler_logs
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.model.codec import to_plain
+from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import LINKEDIN_TONY
 from tony.model.web_link import WebLink
@@ -71,6 +72,18 @@ async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob)
     assert await RemoteJobFiles(home, folder).fetch_output("worker:0") == ""
     assert scheduler.asked == [{"c1": "h1"}] * 2
     assert scheduler.owners == [""] * 2
+
+
+async def test_output_of_which_only_the_end_was_kept_is_incomplete(home: Home, remote_job: RemoteJob) -> None:
+    """Each time it is shown, although it is not fetched again."""
+    folder, record, scheduler = remote_job
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    scheduler.tails = [LogFileTail(name=OUT, offset=2048, data=b"the end")]
+    for _ in range(2):
+        missing = await RemoteJobFiles(home, folder).fetch_output("worker:0")
+        assert missing == f"2 KiB before the last 7 bytes of {OUT}"
+    assert len(scheduler.asked) == 1
 
 
 async def test_a_failed_fetch_is_not_repeated_at_once(

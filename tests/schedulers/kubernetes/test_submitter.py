@@ -7,22 +7,29 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tony.client.credential_creation import make_credentials
-from tony.errors import ConfigError
+from tony.errors import ConfigError, SchedulerError
 from tony.history.json_files import write_json
 from tony.kube.errors import KubeApiError
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec
+from tony.model.log_file_tail import LogFileTail
 from tony.model.states import JobState
-from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.client_interface import LogSink, PreparedJob
+from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.job_store.output_store import OutputStore
 from tony.schedulers.kubernetes import object_upload
 from tony.schedulers.kubernetes.access_rules import CLIENT_RULES
+from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.cache.object_cache import Cache
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
@@ -70,6 +77,14 @@ class Cluster:
             for (_, name), each in self.api.objects.items()
             if each["metadata"].get("labels", {}).get("tony.dev/part") not in (None, "object")
         ]
+
+
+class TailSink:
+    def __init__(self) -> None:
+        self.tails: list[LogFileTail] = []
+
+    def put_tail(self, tail: LogFileTail) -> None:
+        self.tails.append(tail)
 
 
 @pytest.fixture
@@ -196,6 +211,25 @@ def test_the_state_of_a_job_follows_its_conditions(cluster: Cluster, job: Prepar
         assert find() == expected
     cluster.api.remove(JOBS, name)
     assert find() == (False, None, False)
+
+
+def test_kept_output_is_fetched_as_long_as_the_job_is_in_the_cluster(cluster: Cluster, job: PreparedJob) -> None:
+    logs = TailSink()
+    fetch = partial(KubernetesSubmitter(job.home).fetch_logs, job.folder, {}, cast(LogSink, logs))
+    client = create_client(read_settings(job.record.spec.scheduler_settings)[0])
+    store = ConfigMapJobStore(client, job.record.job_id)
+    store.put("job.json", b"{}")
+    asyncio.run(fetch())
+    assert logs.tails == []
+    tail = LogFileTail(name="worker-0.s1.t1.out", offset=3, data=b"end")
+    OutputStore(store, 1).put([tail])
+    asyncio.run(fetch())
+    assert logs.tails == [tail]
+    for name in store.list():
+        store.delete(name)
+    with pytest.raises(SchedulerError, match="removed from the cluster, and with them its output"):
+        asyncio.run(fetch())
+    client.close()
 
 
 def test_the_objects_of_a_job(job: PreparedJob) -> None:

@@ -10,10 +10,19 @@ import asyncio
 import base64
 import binascii
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Self
 
-from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError, TonyError, join_lines
+from tony.errors import (
+    ConnectionFailedError,
+    InfraError,
+    ProtocolError,
+    RecordError,
+    StorageError,
+    TonyError,
+    join_lines,
+)
+from tony.history.job_record import record_of
 from tony.jobs.am_client import connect_to_am
 from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
@@ -26,6 +35,7 @@ from tony.jobs.remote.scheduler_logs import (
 )
 from tony.jobs.status import job_status
 from tony.linux.inotify import ChangeWatch
+from tony.model.job_report import JobReport
 from tony.model.log_name import LogName
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
@@ -79,6 +89,7 @@ class LogFetcher:
         self._streams = {stream.number: stream for stream in select_streams(folder.logs, record, selection)}
         self._extra = _EXTRA_BYTES
         self._left = len(self._streams)
+        self._has_refused = False
         self._ending = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -113,7 +124,7 @@ class LogFetcher:
             await asyncio.gather(self._fetching, return_exceptions=True)
         note_complete(self._folder.logs, [s.label for s in self._streams.values() if self._wait and _is_whole(s)])
         # If something was missed, current output was requested already; at the job's end there may be more.
-        asked = self._fetching is not None and not self._wait
+        asked = self._fetching is not None and not self._wait and not self._has_refused
         if self._submitter and not asked and not all(map(_is_whole, self._streams.values())):
             await self._fetch_missing()
 
@@ -288,16 +299,19 @@ class LogFetcher:
             self._fetching = asyncio.get_running_loop().create_task(self._fetch_missing())
 
     async def _fetch_missing(self) -> None:
-        """Fetch output of exited executors. Rotated files are skipped: their local copies cannot be continued."""
+        """Fetch output of exited executors. Rotated files are skipped: their local copies cannot be continued.
+
+        The end of a file is taken only if the AM will no longer send its beginning.
+        """
         await asyncio.sleep(0)
         incomplete = [stream for stream in self._streams.values() if not _is_whole(stream)]
         taken = [stream for stream in incomplete if not stream.is_writer and self._try_lock(stream)]
         streams = [stream for stream in incomplete if stream.is_writer or stream in taken]
+        sink = SchedulerLogSink(self._mirror, streams, replaces=False, skips=not self.is_running)
         try:
-            await fetch_from_scheduler(
-                self._submitter, self._folder, SchedulerLogSink(self._mirror, streams, replaces=False), self._notice
-            )
+            await fetch_from_scheduler(self._submitter, self._folder, sink, self._notice)
         finally:
+            self._has_refused = sink.has_refused
             for stream in taken:
                 stream.is_writer = True
                 self._unlock(stream)
@@ -357,6 +371,17 @@ async def fetch_current_output(
     async with fetch_logs(home, record, selection, notice, wait=False) as logs:
         if logs is not None:
             await logs.wait_until_finished()
+
+
+async def fetch_failed_output(home: Home, report: JobReport) -> None:
+    """Fetch the output of the task that failed, whose log the report names, if that takes no longer than the report."""
+    failed = report.failure and report.failure.task
+    record = record_of(home, report.job)
+    submitter = find_remote_submitter(home, record) if failed else None
+    if submitter and submitter.capabilities.keeps_output:
+        selection = Selection(tasks=frozenset({str(failed)}))
+        with suppress(StorageError):
+            await fetch_ended(home.job(report.job), record, submitter, selection, lambda text: None)
 
 
 def _is_whole(stream: RemoteStream) -> bool:

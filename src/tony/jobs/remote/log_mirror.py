@@ -24,9 +24,12 @@ from tony.history.json_files import read_json, write_json
 from tony.linux.files import replace_file
 from tony.linux.time_index import TimeIndexWriter, build_index_path, rename_with_index
 from tony.model.log_name import LogName
+from tony.units import format_bytes, format_first
 
 #: `struct flock` of Linux with 64-bit offsets: type, whence, start, length, pid.
 _FLOCK = "hhqqi0q"
+#: Logs that are listed in one sentence.
+_MAX_LISTED = 3
 
 
 @dataclass(slots=True)
@@ -104,7 +107,7 @@ class Mirror:
 
     def is_rotated(self, name: LogName) -> bool:
         """Return True if the copy was rotated."""
-        return name.build_rotated_path(self._folder).exists() or self._start_file(name).exists()
+        return name.build_rotated_path(self._folder).exists() or _build_start_path(self._folder, name).exists()
 
     def read_sizes(self, name: LogName) -> tuple[int, int]:
         """Return the local bytes of the older file and of the newer one."""
@@ -114,7 +117,7 @@ class Mirror:
         """Remove a copy, to start again from nothing."""
         self._copies.pop(name, None)
         files = (self._folder / name.file, name.build_rotated_path(self._folder))
-        for path in (*files, *map(build_index_path, files), self._start_file(name)):
+        for path in (*files, *map(build_index_path, files), _build_start_path(self._folder, name)):
             path.unlink(missing_ok=True)
 
     def write(self, name: LogName, start: int, offset: int, data: bytes, times: Sequence[tuple[int, int]] = ()) -> None:
@@ -165,7 +168,7 @@ class Mirror:
         return found
 
     def _measure_copy(self, name: LogName) -> _Copy:
-        starts = self._find_starts(name)
+        starts = _read_starts(self._folder, name)
         newer, older = _stat(self._folder / name.file), _stat(name.build_rotated_path(self._folder))
         if newer:
             return _Copy(starts.get(str(newer.st_ino), 0), newer.st_size)
@@ -180,24 +183,43 @@ class Mirror:
         inode = os.fstat(descriptor).st_ino
         os.close(descriptor)
         before = _stat(path)
-        starts = self._find_starts(name)
+        starts = _read_starts(self._folder, name)
         kept = {} if before is None else {str(before.st_ino): starts.get(str(before.st_ino), 0)}
-        write_json(self._start_file(name), {**kept, str(inode): start})
+        write_json(_build_start_path(self._folder, name), {**kept, str(inode): start})
         if before and before.st_size:
             rename_with_index(path, name.build_rotated_path(self._folder))
         os.replace(draft, path)
         made = self._copies[name] = _Copy(start, 0)
         return made
 
-    def _find_starts(self, name: LogName) -> dict[str, int]:
-        try:
-            found = read_json(self._start_file(name))
-        except TonyError:
-            return {}
-        return {key: value for key, value in found.items() if isinstance(value, int)} if isinstance(found, dict) else {}
 
-    def _start_file(self, name: LogName) -> Path:
-        return self._folder / f".{name.file}.start"
+def describe_missing_bytes(folder: Path, names: Iterable[LogName]) -> str:
+    """Return how much is missing of logs whose last bytes are in local copies; empty if nothing is."""
+    found = []
+    for name in names:
+        if missing := find_missing_bytes(folder, name):
+            size = format_bytes(_read_size(folder / name.file))
+            found.append(f"{format_bytes(missing)} before the last {size} of {name.file}")
+    return format_first(found, _MAX_LISTED)
+
+
+def find_missing_bytes(folder: Path, name: LogName) -> int:
+    """Return how many bytes of a log are missing before the last ones of its local copy."""
+    newer = _stat(folder / name.file)
+    start = _read_starts(folder, name).get(str(newer.st_ino), 0) if newer else 0
+    return max(0, start - _read_size(name.build_rotated_path(folder)))
+
+
+def _read_starts(folder: Path, name: LogName) -> dict[str, int]:
+    try:
+        found = read_json(_build_start_path(folder, name))
+    except TonyError:
+        return {}
+    return {key: value for key, value in found.items() if isinstance(value, int)} if isinstance(found, dict) else {}
+
+
+def _build_start_path(folder: Path, name: LogName) -> Path:
+    return folder / f".{name.file}.start"
 
 
 def complete(folder: Path) -> frozenset[str]:

@@ -12,10 +12,10 @@ from functools import partial
 
 from tony.errors import TonyError, join_lines
 from tony.history.job_record import read_job
-from tony.jobs.log_files import Selection, select_followed
+from tony.jobs.log_files import Selection, find_log_files, select_followed
 from tony.jobs.remote import log_fetcher, scheduler_logs
 from tony.jobs.remote.log_fetcher import LogFetcher
-from tony.jobs.remote.log_mirror import complete
+from tony.jobs.remote.log_mirror import complete, describe_missing_bytes
 from tony.jobs.remote.shared_fetch import SharedFetch
 from tony.jobs.remote.shared_log_fetchers import SharedLogFetchers
 from tony.jobs.status import remote_job_sync
@@ -100,12 +100,17 @@ class RemoteJobFiles:
             found = await self._find()
             if found is not None:
                 await self._fetch_remote(*found, task, notes.append, ended=ended)
+                notes.append(await to_thread(self._describe_missing_bytes, task))
         except (TonyError, OSError) as error:
             notes.append(join_lines(error))
         except Exception:  # no caller may be waiting: the error must reach the next request
             _log.exception("fetching the output of %s failed", task)
             notes.append("the log could not be fetched; see the log of the portal or command that shows this")
-        return "; ".join(dict.fromkeys(notes))
+        return "; ".join(dict.fromkeys(filter(None, notes)))
+
+    def _describe_missing_bytes(self, task: str) -> str:
+        logs = self._folder.logs
+        return describe_missing_bytes(logs, find_log_files(logs, Selection(tasks=frozenset({task}))))
 
     async def _fetch_remote(
         self, record: JobRecord, submitter: Submitter, task: str, note: Callable[[str], None], *, ended: bool

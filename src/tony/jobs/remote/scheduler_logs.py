@@ -7,20 +7,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.core.events import ContainerEnded, Granted
+from tony.core.events import ContainerEnded, FirstOutput, Granted
 from tony.errors import TonyError, join_lines
 from tony.history import event_log
-from tony.jobs.log_files import Selection
+from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
+from tony.model.log_file_tail import LogFileTail
 from tony.model.log_name import STREAMS, LogName
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
-from tony.schedulers.client_interface import LogSink, Submitter
+from tony.schedulers.client_interface import Submitter
+from tony.units import format_first
 
 #: Maximum bytes of one log file of another user's job.
 _MAX_FOREIGN_FILE_BYTES = 2 << 30
+#: Task attempts that are listed in one sentence.
+_MAX_LISTED = 3
 #: Seconds at a job's end for the scheduler to provide output that the AM did not.
 _SCHEDULER_TIMEOUT_SECONDS = 30.0
 
@@ -58,7 +62,11 @@ class RemoteStream:
 
 
 async def fetch_from_scheduler(
-    submitter: Submitter | None, folder: JobFolder, sink: LogSink, notice: Callable[[str], None], owner: str = ""
+    submitter: Submitter | None,
+    folder: JobFolder,
+    sink: SchedulerLogSink,
+    notice: Callable[[str], None],
+    owner: str = "",
 ) -> bool:
     """Fetch what the scheduler has; return True if that was everything."""
     if submitter is None:
@@ -69,13 +77,28 @@ async def fetch_from_scheduler(
                 await submitter.fetch(folder)  # for the newest events
             containers = await to_thread(_find_ended_containers, folder)
             await submitter.fetch_logs(folder, containers, sink, owner=owner)
+            lost = await to_thread(_find_lost_attempts, folder, sink)
     except TimeoutError:
         notice(f"some output may be missing: the scheduler did not provide it within {_SCHEDULER_TIMEOUT_SECONDS:g} s")
     except (TonyError, OSError) as error:
         notice(f"some output may be missing: {join_lines(error)}")
     else:
-        return True
+        if lost:
+            tasks = format_first(lost, _MAX_LISTED)
+            notice(f"nothing was kept of the output of {tasks}: its container ended before it was read")
+        return not lost
     return False
+
+
+def _find_lost_attempts(folder: JobFolder, sink: SchedulerLogSink) -> list[str]:
+    """Return the wanted task attempts of an ended job that have printed something and have no log."""
+    if not folder.summary.exists():
+        return []
+    have = {(name.task, name.session, name.try_) for name in find_log_files(folder.logs, Selection())}
+    events = (entry.event for entry in event_log.read(event_log.segments(folder.path)))
+    printed = [event for event in events if isinstance(event, FirstOutput) and sink.is_selected(str(event.task))]
+    lost = [each for each in printed if (str(each.task), each.session, each.try_) not in have]
+    return [f"{each.task} (session {each.session}, attempt {each.try_})" for each in lost]
 
 
 def _find_ended_containers(folder: JobFolder) -> dict[str, str]:
@@ -97,20 +120,33 @@ class SchedulerLogSink:
 
     Args:
         replaces: replace copies that cannot be continued.
+        skips: take the end of a file although bytes before it are missing.
         most: maximum bytes of a file; None for any length.
 
     Attributes:
         too_long: names of files that exceeded `most`.
+        has_refused: the end of a file was not taken.
     """
 
     def __init__(
-        self, mirror: Mirror, streams: Iterable[RemoteStream], *, replaces: bool, most: int | None = None
+        self,
+        mirror: Mirror,
+        streams: Iterable[RemoteStream],
+        *,
+        replaces: bool,
+        skips: bool = True,
+        most: int | None = None,
     ) -> None:
         self._mirror = mirror
         self._streams = {(str(stream.task), stream.stream) for stream in streams}
-        self._replaces = replaces
+        self._replaces, self._skips = replaces, skips
         self._most = most
         self.too_long: list[str] = []
+        self.has_refused = False
+
+    def is_selected(self, task: str) -> bool:
+        """Return True if a stream of a task is wanted."""
+        return any((task, stream) in self._streams for stream in STREAMS)
 
     def find_start(self, name: str, older: int, newer: int) -> int | None:
         """Return the offset from which on a file is needed; None to skip it."""
@@ -136,6 +172,16 @@ class SchedulerLogSink:
         parsed = LogName.parse(name)
         assert parsed is not None
         self._mirror.write(parsed, start, offset, data)
+
+    def put_tail(self, tail: LogFileTail) -> None:
+        name = LogName.parse(tail.name)
+        if name is None or name.file != tail.name or (name.task, name.stream) not in self._streams:
+            return
+        self._mirror.forget(name)
+        if tail.offset > self._mirror.end(name) and not self._skips:
+            self.has_refused = True
+        else:
+            self._mirror.write(name, 0, tail.offset, tail.data, tail.times)
 
     def put_index(self, file: str, data: bytes) -> None:
         """Write an index of times."""

@@ -8,5 +8,6 @@ CAPABILITIES = Capabilities(
     same_folder=False,
     chooses=True,
     enlists=True,
+    keeps_output=True,
     honours=frozenset(RoleSetting),
 )

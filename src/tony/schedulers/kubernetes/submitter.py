@@ -24,6 +24,7 @@ from tony.kube.resources import JOBS, PODS, SECRETS, SERVICE_ACCOUNTS
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.job_spec import JobSpec
+from tony.model.log_file_tail import LogFileTail
 from tony.model.staged_files import StagedJob
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
@@ -31,8 +32,9 @@ from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.rpc.am_address import TlsAddress, parse
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.client_interface import ApplicationStatus, ListEntry, PreparedJob, Submitter
+from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter
 from tony.schedulers.job_store.config_map_job_store import JOB_LABEL, ConfigMapJobStore
+from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.access_rules import find_missing_rules, format_role_command
@@ -225,6 +227,19 @@ class KubernetesSubmitter(Submitter):
         with contextlib.closing(create_client(KubernetesSettings())) as client:
             found = client.list(JOBS, labels={_MANAGED: "tony"}).items
         return [_build_list_entry(job) for job in found]
+
+    async def fetch_logs(
+        self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
+    ) -> None:
+        for tail in await to_thread(self._read_tails, folder.job_id):
+            sink.put_tail(tail)
+
+    def _read_tails(self, job_id: str) -> Sequence[LogFileTail]:
+        with contextlib.closing(self._create_client(job_id)) as client:
+            store = ConfigMapJobStore(client, job_id)
+            if not store.list():
+                raise SchedulerError("the job's objects were removed from the cluster, and with them its output")
+            return read_tails(store)
 
     def find_logs_command(self, job_id: str) -> str:
         return f"kubectl logs -l {JOB_LABEL}={job_id} --all-containers"

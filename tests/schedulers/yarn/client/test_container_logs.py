@@ -18,6 +18,7 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.errors import ApplicationNotFoundError
 from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState, LogAggregationStatus
 from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
+from tony.model.log_file_tail import LogFileTail
 from tony.schedulers.yarn.client import container_logs
 from tony.schedulers.yarn.client.container_logs import ContainerLogs
 from tony.schedulers.yarn.cluster_clients import ClusterClients
@@ -101,6 +102,9 @@ class Shelf:
         assert start in (0, self.begun[name][0])
         assert offset == self.have.get(name, 0) + len(self.got.get(name, b""))
         self.got[name] = self.got.get(name, b"") + data
+
+    def put_tail(self, tail: LogFileTail) -> None:
+        raise AssertionError("YARN has whole files")
 
     def put_index(self, file: str, data: bytes) -> None:
         assert file.removesuffix(".1") in self.got
