@@ -283,8 +283,23 @@ async def test_progress_reported_by_the_program_wins(tmp_path: Path) -> None:
     progress.close()
 
 
+async def test_a_sample_has_the_first_printed_step(tmp_path: Path) -> None:
+    """A restarted program continues there, however many steps it has made before the first sample."""
+    hearer = Hearer()
+    stream = Stream(BoundedLogFile(tmp_path / "out", 1 << 16), WriterThread(), lambda: None)
+    of = MetricsSampler(
+        2, 3, lambda: 0.01, list, Outbox(hearer), Used(), pattern=r"step (?P<step>\d+)", streams=[stream]
+    )
+    stream._keep(b"step 11\nstep 12\n")
+    of._send(of._collect_progress(), 0.0)
+    stream._keep(b"step 13\n")
+    of._send(of._collect_progress(), 0.0)
+    assert [(each.first_step, each.values["step"]) for each in hearer.heard] == [(11.0, 12.0), (11.0, 13.0)]
+    stream.close()
+
+
 async def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
-    """It is sent alone, once; what is used is looked at no more often for that."""
+    """It is sent once, with the program's own metrics; what is used is looked at no more often for that."""
     hearer, used = Hearer(), Used()
     progress = ProgressListener(lambda pid, uid: True, tmp_path, build_path("TONY_TASK=x"))
     progress.begin()
@@ -292,7 +307,7 @@ async def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> Non
     running = asyncio.ensure_future(of._report_steps_until(clock.monotonic() + 60.0))
     for step in (1, 2):
         tell(progress, f"p\t{step}\t10\tloss=0.5")
-        wanted = {"step": float(step), "total": 10.0}
+        wanted = {"step": float(step), "total": 10.0, "user.loss": 0.5}
         await wait_until(partial(is_newest, hearer, wanted))
     running.cancel()
     assert [each.values["step"] for each in hearer.heard] == [1, 2]

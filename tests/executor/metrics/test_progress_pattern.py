@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tony import clock
 from tony.executor.metrics.progress_listener import Advance
 from tony.executor.metrics.progress_pattern import LogPattern
 from tony.executor.output.log_file import BoundedLogFile
@@ -45,6 +46,36 @@ def test_the_newest_of_each_number_counts(streams: tuple[Printed, Printed]) -> N
     assert poll(pattern, streams) == Advance(3.0)
     err.print("\rstep 4 loss 1,000.5%\rstep 5")
     assert poll(pattern, streams) == Advance(4.0, None, {"user.loss": 1000.5})
+
+
+def test_the_first_step_is_the_first_one_printed(
+    streams: tuple[Printed, Printed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the newest one at the first look, however much is printed in between. Each step has the time of its line."""
+    now = 100.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    pattern = LogPattern(PATTERN)
+    for step in range(11, 14):
+        now += 1.0
+        streams[0].print("x\n" * 600 + f"step {step}/20\n")
+    now += 10.0
+    streams[0].print("saved\n")
+    assert poll(pattern, streams) == Advance(13.0, 20.0)
+    assert (pattern.first, pattern.stepped, pattern.reports) == ((11.0, 101.0), 103.0, 3)
+    streams[0].print("step 14/20\n")
+    now += 5.0
+    assert poll(pattern, streams) == Advance(14.0, 20.0)
+    assert (pattern.first, pattern.stepped, pattern.reports) == ((11.0, 101.0), 113.0, 4)
+
+
+def test_steps_that_are_printed_at_once_are_one_report(streams: tuple[Printed, Printed]) -> None:
+    """A program that prints through a buffer shows nothing of the time between its steps."""
+    pattern = LogPattern(PATTERN)
+    streams[0].print("step 1\nstep 2\nstep 3\n")
+    assert poll(pattern, streams) == Advance(3.0)
+    assert pattern.first
+    assert pattern.first[0] == 1.0
+    assert pattern.reports == 1
 
 
 def test_the_label_of_a_process_is_no_part_of_its_line(streams: tuple[Printed, Printed]) -> None:

@@ -107,7 +107,7 @@ class MetricsSampler:
         devices: Devices | None = None,
     ) -> None:
         self._step_interval = step_interval
-        self._reported_at = 0.0
+        self._sent_step: tuple[float, float | None] = (0.0, None)
         self._session = session
         self._try = try_
         self._interval = interval
@@ -159,11 +159,10 @@ class MetricsSampler:
                 cost = clock.processor() - started_at
 
     def _report_step(self) -> None:
-        """Send the newest step alone, if it has not been sent."""
+        """Send the newest step, with what else the program reports, if it has not been sent."""
         values = self._collect_progress()
-        if self._step_at != self._reported_at:
-            steps = {name: value for name, value in values.items() if name in ("step", "total")}
-            self._send(steps, 0.0)
+        if (self._step_at, values.get("step")) != self._sent_step:
+            self._send(values, 0.0)
 
     @property
     def _pause(self) -> float:
@@ -192,8 +191,9 @@ class MetricsSampler:
     def _send(self, values: Mapping[str, float], ago: float) -> None:
         """Send a sample and the waiting checkpoints, as far as possible."""
         self._take_checkpoints()
+        newest = self._step_at, values.get("step")
         while (values or self._saved) and self._outbox.send(self._build_sample(values, ago)):
-            self._reported_at = self._step_at
+            self._sent_step = newest
             del self._saved[:_MAX_CHECKPOINTS]
             values = {}
 
@@ -233,7 +233,8 @@ class MetricsSampler:
         The last reported values are repeated until there are newer ones.
         """
         if self._pattern:
-            self._merge(_PRINTED, self._pattern.poll(self._streams))
+            advance, pattern = self._pattern.poll(self._streams), self._pattern
+            self._merge(_PRINTED, advance, pattern.first, pattern.stepped, pattern.reports)
         if self._progress:
             advance, progress = self._progress.advance(), self._progress
             self._merge(_REPORTED, advance, progress.first, progress.stepped, progress.reports)

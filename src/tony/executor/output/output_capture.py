@@ -20,6 +20,7 @@ from tony import clock
 from tony.diagnosis.evidence_selection import find_last_traceback, select_evidence
 from tony.diagnosis.line_rules import LineRules
 from tony.diagnosis.output_scanner import OutputScanner
+from tony.executor.output.arrival_times import ArrivalTimes
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
@@ -230,6 +231,7 @@ class Stream:
         self.scanner = OutputScanner(name, rules)
         self._recent = bytearray()
         self._total_bytes = 0
+        self.arrivals = ArrivalTimes()
         self._unfinished: Pipe | None = None  # its unfinished line was passed on last
         self.ended = asyncio.Event()
         self.is_labelled = processes > 1
@@ -295,6 +297,7 @@ class Stream:
 
     def _keep(self, data: bytes) -> None:
         self._total_bytes += len(data)
+        self.arrivals.note_arrival(clock.monotonic(), self._total_bytes)
         self._recent += data
         if len(self._recent) > 2 * _SEARCHED_BYTES:
             del self._recent[:-_SEARCHED_BYTES]
