@@ -271,6 +271,22 @@ def test_how_often_follows_from_how_many(tmp_path: Path) -> None:
         assert (made.interval, made.step_interval) == pytest.approx((interval, step_interval))
 
 
+@pytest.mark.parametrize("seconds", [0.2, 2.2])
+def test_steps_that_one_sample_sums_up_count_as_many(tmp_path: Path, seconds: float) -> None:
+    """So the usual pause of a program is known that has stalled soon after its start."""
+    cluster = started(workers(1))
+    made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "x")
+    worker = TaskId("worker", 0)
+    clock.now = 10.0
+    made.ingest_sample(worker, replace(sample(step=12.0), first_step=1.0, first_ago=seconds, step_reports=12))
+    clock.now = 15.0
+    repeated = replace(sample(step=12.0), first_step=1.0, first_ago=5.0 + seconds, step_ago=5.0, step_reports=12)
+    made.ingest_sample(worker, repeated)
+    pauses = made.find_step_pauses(cluster.app.state.tasks[worker])
+    assert pauses
+    assert (pauses.median, pauses.longest) == pytest.approx((seconds / 11, seconds))
+
+
 def test_samples_of_another_try(tmp_path: Path) -> None:
     """What a try that has ended says of its steps counts, its numbers do not; an unknown one does not count at all."""
     cluster = started(workers(1, max_restarts=1, backoff=0.0))

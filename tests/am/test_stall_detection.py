@@ -51,6 +51,15 @@ def test_busy_programs_are_stalled_much_later() -> None:
     assert find_stall([signs(steps(100.0), busy_at=690.0)], 701.0, TIMEOUT)
 
 
+def test_idle_programs_are_stalled_after_the_timeout_while_their_usual_pauses_are_unknown() -> None:
+    """The limit holds as it is set; it is longer only for programs that compute, or have paused for longer before."""
+    few = steps(100.0, median=None, longest=0.0)
+    assert find_stall([signs(few)], 399.0, TIMEOUT) is None
+    assert find_stall([signs(few)], 401.0, TIMEOUT)
+    assert find_stall([signs(few, busy_at=390.0)], 401.0, TIMEOUT) is None
+    assert find_stall([signs(steps(100.0, median=None, longest=200.0))], 401.0, TIMEOUT) is None
+
+
 def test_one_that_makes_steps_is_enough() -> None:
     assert find_stall([signs(steps(100.0)), signs(steps(990.0))], 1000.0, TIMEOUT) is None
 

@@ -180,9 +180,10 @@ class MetricsStore:
             self.windows.add_steps(task.id, step, (seen - progress.at) / (step - progress.step))
         stalls = add_stall(progress, step, seen)
         attempt.longest = max(attempt.longest, seen - progress.at)
-        if seen - progress.at > _SAME_REPORT_SECONDS:
-            count = max(1, message.step_reports - attempt.reports)
-            attempt.intervals.extend([(seen - progress.at) / count] * min(count, MAX_INTERVALS))
+        count = message.step_reports - attempt.reports
+        if count > 0 or seen - progress.at > _SAME_REPORT_SECONDS:
+            pause = max(0.0, seen - progress.at) / max(1, count)
+            attempt.intervals.extend([pause] * min(max(1, count), MAX_INTERVALS))
         attempt.reports = max(attempt.reports, message.step_reports)
         last_at = max(seen, progress.at)
         if stalls != progress.stalls:

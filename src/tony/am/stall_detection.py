@@ -4,8 +4,9 @@ A session has stalled when none of its programs has given a sign of progress for
 
 - Where programs report steps, all of those that do must be late: by five times the median pause, two to four times
   the longest pause that the program has survived, and a floor. The floor is a tenth of `stall_timeout` if all programs
-  are idle and print nothing, and twice `stall_timeout` if they are busy: an evaluation computes without a step, but a
-  collective operation on GPUs that waits forever is busy, too.
+  are idle and print nothing, `stall_timeout` itself while too few pauses are known, and twice `stall_timeout` if
+  programs are busy: an evaluation computes without a step, but a collective operation on GPUs that waits forever is
+  busy, too.
 - Where none does, or all have made their last one, all programs must be idle and silent: for ten times the median
   pause between lines, three times the longest one, and `stall_timeout`. At least one must have printed regularly, or
   the stack traces must show that tasks wait for others.
@@ -248,10 +249,11 @@ def _find_floor(tasks: Sequence[TaskSigns], since: float, now: float, timeout: f
 
 
 def _find_step_limit(steps: StepPauses, floor: float, timeout: float) -> float:
-    if not steps.median:
-        return max(floor, BUSY_FLOOR_SHARE * timeout, STEP_LONGEST * steps.longest)
+    if steps.median is None:
+        return max(floor, timeout, STEP_LONGEST * steps.longest)
     # The more pauses vary, the more the longest one so far may be exceeded.
-    factor = min(max(STEP_LONGEST, steps.longest / steps.median), MAX_STEP_LONGEST)
+    spread = steps.longest / steps.median if steps.median > 0 else MAX_STEP_LONGEST
+    factor = min(max(STEP_LONGEST, spread), MAX_STEP_LONGEST)
     return max(floor, STEP_MEDIANS * steps.median, factor * steps.longest)
 
 
@@ -276,7 +278,7 @@ def find_early_stall(tasks: Sequence[TaskSigns], now: float, idle_seconds: float
         idle_seconds: for how long all programs must have been idle and silent.
     """
     steps = [each.steps for each in tasks if each.steps and not each.steps.is_complete]
-    if len(tasks) < 2 or any(each.median for each in steps):
+    if len(tasks) < 2 or any(each.median is not None for each in steps):
         return None
     since = max([_find_quiet_since(tasks), *(each.at for each in steps)])
     usual = [STEP_LONGEST * each.longest for each in steps]
