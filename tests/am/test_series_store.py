@@ -39,7 +39,18 @@ def test_each_sample_is_a_bucket_at_first() -> None:
         least=(0.5, 1.5, 0.25),
         mean=(0.5, 1.5, 0.25),
         most=(0.5, 1.5, 0.25),
+        last=0.25,
     )
+
+
+def test_the_newest_value_is_the_last_one() -> None:
+    """It is no mean, and stays the last one where a later bucket has other series only."""
+    series = fed([(1.0, 5.0), (2.0, 4.0), (3.0, 3.0)])
+    series.add("worker:0", 4.0, {"step": 7.0})
+    assert (one(series).mean, one(series).last, series.find_last("worker:0", "cpu")) == ((4.0,), 3.0, 3.0)
+    series.add("worker:0", 1e6, {"step": 8.0})
+    assert (one(series).last, one(series, name="step").last) == (3.0, 8.0)
+    assert series.find_last("worker:0", "rss") is None
 
 
 def test_several_samples_in_a_bucket() -> None:
@@ -116,7 +127,8 @@ def test_series_of_a_previous_attempt_come_first() -> None:
     track = early.tracks["worker:0"]
     column = track.columns[0]
     assert column
-    late.restore("worker:0", track.level, track.first, {"cpu": column[: 3 * len(track.counts)]})
+    late.restore("worker:0", track.level, track.first, {"cpu": column[: 3 * len(track.counts)]}, {"cpu": 0.5})
+    assert late.find_last("worker:0", "cpu") == 0.5
     for at, value in samples[300:]:
         late.add("worker:0", at, {"cpu": value})
     assert one(late).at == one(whole).at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections import UserDict
 from collections.abc import ItemsView, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -52,6 +54,37 @@ def written(path: Path, *parts: TaskMetricsUpdate) -> None:
     writer = MetricsWriter(path, "job-1", 5.0)
     writer.write(parts, [TOLD], [SAVED])
     writer.close()
+
+
+def test_the_newest_value_is_kept_beside_the_means(path: Path) -> None:
+    """Also where later writes have nothing of the series; a window before its end has none."""
+    update = part(rss=[1.0] * 40, cpu=[2.0] * 40)
+    written(path, replace(update, last={"rss": 7.0}), replace(part(first=64, cpu=[3.0]), last={"rss": 7.0, "cpu": 9.0}))
+    with Metrics(path) as metrics:
+        assert metrics.read_newest() == {"worker:0": {"rss": 7.0, "cpu": 9.0}}
+        assert metrics.points("worker:0", "rss", most=4).last == 7.0
+        assert metrics.points("worker:0", "rss", until=50.0).last is None
+    writer = MetricsWriter(path, "job-1", 5.0)
+    (stored,) = writer.read_stored_metrics()
+    writer.close()
+    assert stored.last == {"rss": 7.0, "cpu": 9.0}
+
+
+def test_a_file_without_newest_values_is_read_and_continued(path: Path) -> None:
+    """An earlier tony has written it: the last mean is the newest value that is known."""
+    written(path, part(cpu=[1.0, 2.0]))
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE chunk DROP COLUMN last")
+        database.commit()
+    with Metrics(path) as metrics:
+        assert (metrics.read_newest(), metrics.problem) == ({"worker:0": {"cpu": 2.0}}, "")
+        assert metrics.points("worker:0", "cpu").last is None
+    writer = MetricsWriter(path, "job-1", 5.0)
+    assert writer.went_on
+    writer.write([replace(part(cpu=[1.0, 2.0]), last={"cpu": 8.0})])
+    writer.close()
+    with Metrics(path) as metrics:
+        assert metrics.read_newest() == {"worker:0": {"cpu": 8.0}}
 
 
 def test_metrics_round_trip(path: Path) -> None:

@@ -494,6 +494,9 @@ def test_three_jobs_are_compared(tmp_path: Path) -> None:
     found = fetch(app, f"{urljoin('/compare', points)}&series=cpu").json()
     assert [line["label"] for line in found["lines"]] == [f"{names[job]} {job[-6:]}" for job in chosen]
     assert found["lines"][0]["unsmoothed"] == [1.5, 2.5]
+    assert [(value["label"], value["text"]) for value in found["values"]] == [
+        (line["label"], "2.5 cores") for line in found["lines"]
+    ]
     refused = fetch(app, "/compare?" + "&".join(f"job={job}" for job in names))
     assert (refused.status_code, "At most 8" in refused.text) == (400, True)
 

@@ -462,7 +462,7 @@ class Executors:
                 last_output_age=None if peer.output_at is None else max(0.0, now - peer.output_at),
                 last_line=peer.last_line,
                 last_step_age=self._metrics.find_step_age(task),
-                memory=self._metrics.series.find_last_mean(str(task), "rss"),
+                memory=self._metrics.series.find_last(str(task), "rss"),
             )
             for task, peer in self._peers.items()
             if peer.ended is None and (peer.last_line or self._app.state.tasks[task].living)

@@ -23,9 +23,9 @@ from tony.am.step_stalls import add_stall, condense_stalls, find_stall_limit, fi
 from tony.am.usage_windows import UsageWindows
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
-from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
+from tony.history.metrics_schema import MANY_SERIES
 from tony.linux.thread_pools import to_thread
-from tony.model.ids import TaskId, parse_role
+from tony.model.ids import TaskId
 from tony.model.metric_definitions import series_of
 from tony.model.progress import CheckpointRecord, Progress, Resumption, TaskProgress
 from tony.model.progress_rules import STALLED_AFTER_UNKNOWN_SECONDS, has_made_all, measure_task
@@ -391,7 +391,7 @@ class MetricsStore:
         return (attempt for attempts in self._attempts.values() for attempt in attempts.values() if attempt.changed)
 
     async def _write_batch(self, tracks: Sequence[Track], *, with_progress: bool) -> None:
-        parts = [self._build_update(track) for track in tracks]
+        parts = [self.series.take_update(track) for track in tracks]
         attempts = list(self._take_changed()) if with_progress else []
         saved, self._saved = (self._saved, []) if with_progress else ([], self._saved)
         progress = [attempt.progress for attempt in attempts]
@@ -409,26 +409,6 @@ class MetricsStore:
             for track in tracks:
                 track.anew, track.dirty = True, track.first
             raise
-
-    def _build_update(self, track: Track) -> TaskMetricsUpdate:
-        """Return what has changed of a task, in whole chunks."""
-        dirty = track.first if track.anew or track.dirty is None else track.dirty
-        first = max(track.first, dirty - dirty % CHUNK)
-        begin, end = 3 * (first - track.first), 3 * len(track.counts)
-        part = TaskMetricsUpdate(
-            task=track.task,
-            role=parse_role(track.task),
-            width=self.series.find_bucket_width(track),
-            anew=track.anew,
-            first=first,
-            series={
-                self.series.names[number]: column[begin:end]
-                for number, column in enumerate(track.columns)
-                if column is not None
-            },
-        )
-        track.dirty, track.anew = None, False
-        return part
 
     # --- the file -------------------------------------------------------------------------------------------------
 
@@ -471,7 +451,7 @@ class MetricsStore:
         for number, each in enumerate(kept):
             level = round(math.log2(each.width / self.series.interval))
             if level >= 0 and each.width == self.series.interval * (1 << level):
-                self.series.restore(each.task, level, each.first, each.series)
+                self.series.restore(each.task, level, each.first, each.series, each.last)
             if number % _BATCH_TASKS == 0:
                 await asyncio.sleep(0)
         self._checkpoints += count

@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from tony.history.metrics_schema import CHUNK, TaskMetricsUpdate
+from tony.model.ids import parse_role
 from tony.model.metric_definitions import MAX_POINTS, Points
 
 #: Bytes that all buckets may take.
@@ -48,6 +50,7 @@ class Track:
         counts: samples in each bucket.
         allocated: allocated buckets of each column: growing bit by bit would fragment memory.
         columns: by number of the name: three numbers a bucket, or None.
+        last: by number of the name: the newest value.
         dirty: index of the first bucket that has changed since it was written; None if none has.
         anew: all of it must be rewritten.
     """
@@ -59,6 +62,7 @@ class Track:
     counts: array[int] = field(default_factory=lambda: array("I"))
     allocated: int = 0
     columns: list[array[float] | None] = field(default_factory=list)
+    last: array[float] = field(default_factory=lambda: array("f"))
     dirty: int | None = None
     anew: bool = False
 
@@ -121,6 +125,7 @@ class SeriesStore:
             if column is None:
                 continue
             value = min(max(value, -_LARGEST), _LARGEST)
+            track.last[self._numbers[name]] = value
             mean = column[at3 + 1]
             if mean != mean:
                 column[at3] = column[at3 + 1] = column[at3 + 2] = value
@@ -131,11 +136,19 @@ class SeriesStore:
             if value > column[at3 + 2]:
                 column[at3 + 2] = value
 
-    def restore(self, task: str, level: int, first: int, columns: Mapping[str, Sequence[float]]) -> None:
+    def restore(
+        self,
+        task: str,
+        level: int,
+        first: int,
+        columns: Mapping[str, Sequence[float]],
+        last: Mapping[str, float] | None = None,
+    ) -> None:
         """Take what an earlier AM attempt stored of a task, before its first sample in this one.
 
         Args:
             columns: by name, three numbers a bucket, all of one length.
+            last: the newest value of each, as far as they are known.
         """
         track = self.tracks.get(task)
         count = max((len(column) // 3 for column in columns.values()), default=0)
@@ -147,6 +160,7 @@ class SeriesStore:
             column = self._ensure_column(track, name)
             if column is not None:
                 column[: len(numbers)] = array("f", numbers)
+                track.last[self._numbers[name]] = (last or {}).get(name, EMPTY)
         track.anew, track.dirty = True, first
 
     def answer(self, tasks: Collection[str], names: Collection[str], most: int) -> tuple[tuple[Points, ...], bool]:
@@ -164,14 +178,30 @@ class SeriesStore:
             found.append(points)
         return tuple(found), False
 
-    def find_last_mean(self, task: str, name: str) -> float | None:
+    def find_last(self, task: str, name: str) -> float | None:
         """Return the newest value of a series; None without one."""
         track, number = self.tracks.get(task), self._numbers.get(name)
-        column = track.columns[number] if track and number is not None and number < len(track.columns) else None
-        if track is None or column is None:
+        if track is None or number is None or number >= len(track.last) or math.isnan(track.last[number]):
             return None
-        means = (column[3 * place + 1] for place in reversed(range(len(track.counts))))
-        return next((_round_to_float32(mean) for mean in means if not math.isnan(mean)), None)
+        return _round_to_float32(track.last[number])
+
+    def take_update(self, track: Track) -> TaskMetricsUpdate:
+        """Return what has changed of a task since the last call, in whole chunks."""
+        dirty = track.first if track.anew or track.dirty is None else track.dirty
+        first = max(track.first, dirty - dirty % CHUNK)
+        begin, end = 3 * (first - track.first), 3 * len(track.counts)
+        columns = {self.names[number]: column for number, column in enumerate(track.columns) if column is not None}
+        update = TaskMetricsUpdate(
+            task=track.task,
+            role=parse_role(track.task),
+            width=self.find_bucket_width(track),
+            anew=track.anew,
+            first=first,
+            series={name: column[begin:end] for name, column in columns.items()},
+            last={name: value for name in columns if (value := self.find_last(track.task, name)) is not None},
+        )
+        track.dirty, track.anew = None, False
+        return update
 
     def _select(self, tasks: Collection[str], names: Collection[str], most: int) -> Iterator[Points]:
         numbers = [self._numbers[name] for name in names if name in self._numbers] if names else range(len(self.names))
@@ -195,6 +225,7 @@ class SeriesStore:
             least=tuple(_round_to_float32(column[3 * place]) for place in places),
             mean=tuple(_round_to_float32(column[3 * place + 1]) for place in places),
             most=tuple(_round_to_float32(column[3 * place + 2]) for place in places),
+            last=self.find_last(track.task, name),
         )
 
     # --- buckets --------------------------------------------------------------------------------------------------
@@ -223,7 +254,9 @@ class SeriesStore:
             number = self._numbers[name] = len(self.names)
             self.names.append(name)
         if number >= len(track.columns):
-            track.columns.extend([None] * (number + 1 - len(track.columns)))
+            missing = number + 1 - len(track.columns)
+            track.columns.extend([None] * missing)
+            track.last.extend([EMPTY] * missing)
         column = track.columns[number]
         if column is None:
             if (self._arrays + 1) * (_ARRAY_BYTES + _BUCKET_BYTES * MIN_BUCKETS) > self._budget:

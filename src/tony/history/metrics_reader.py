@@ -89,6 +89,7 @@ class Metrics:
         self._series: Mapping[str, int] = {}
         self._tasks: Mapping[str, _TaskRow] = {}
         self._deadline = math.inf
+        self._last = "NULL"
         self._open()
 
     def __enter__(self) -> Metrics:
@@ -130,7 +131,8 @@ class Metrics:
         known = self._tasks.get(task)
         if known is None or name not in self._series:
             return Points(task=task, series=name, every=1.0, at=(), least=(), mean=(), most=())
-        buckets = clip(self._buckets(known, name), known.width, since, until)
+        every = self._buckets(known, name)
+        buckets = clip(every, known.width, since, until)
         width, merged = downsample(buckets, known.width, max(1, most))
         return Points(
             task=task,
@@ -140,6 +142,7 @@ class Metrics:
             least=tuple(numbers[0] for _, numbers in merged),
             mean=tuple(numbers[1] for _, numbers in merged),
             most=tuple(numbers[2] for _, numbers in merged),
+            last=self._read_last(known, name) if buckets and buckets[-1] is every[-1] else None,
         )
 
     def read_role_series(
@@ -168,19 +171,22 @@ class Metrics:
         return build_role_points(role or "", name, width, columns, names)
 
     def read_newest(self, series: Collection[str] | None = None) -> Mapping[str, Mapping[str, float]]:
-        """Return task -> series -> newest mean, for all tasks, and all series by default."""
+        """Return task -> series -> newest value, for all tasks, and all series by default."""
         tasks = {known.number: task for task, known in self._tasks.items()}
         names = {number: name for name, number in self._series.items() if series is None or name in series}
         # The row with the greatest id of each series of each task: with max(), SQLite takes bare columns from that row.
-        question = "SELECT max(id), scale, NULL, mean, NULL FROM chunk WHERE id BETWEEN ? AND ? GROUP BY id >> ?"
+        question = (
+            f"SELECT max(id), scale, NULL, mean, NULL, {self._last} FROM chunk "
+            "WHERE id BETWEEN ? AND ? GROUP BY id >> ?"
+        )
         found: dict[str, dict[str, float]] = {}
         for number, name in names.items():
             first, last = layout.row_id(number, 0, 0), layout.row_id(number + 1, 0, 0) - 1
             for row in self._query(question, (first, last, layout.PLACE_BITS)):
-                for buckets in self._decode_rows(_decode_buckets, [row]):
+                for newest in self._decode_rows(_decode_newest, [row]):
                     _, task, _ = layout.parts(row[0])
-                    if buckets and task in tasks:
-                        found.setdefault(tasks[task], {})[name] = buckets[-1][1][1]
+                    if newest is not None and task in tasks:
+                        found.setdefault(tasks[task], {})[name] = newest
         return found
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
@@ -270,6 +276,8 @@ class Metrics:
         _check_tables(database)
         rows = self._fetch_all(database.execute("SELECT id, name FROM series"))
         self._series = {name: number for number, name in rows if isinstance(name, str) and series_of(name)}
+        columns = {row[1] for row in database.execute("PRAGMA table_info(chunk)")}
+        self._last = "last" if "last" in columns else "NULL"  # earlier versions of tony wrote none
         found = self._fetch_all(database.execute("SELECT id, task, role, width FROM task"))
         self._tasks = {
             task: _TaskRow(number, role, float(width))
@@ -310,6 +318,12 @@ class Metrics:
         question = "SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id"
         rows = self._query(question, layout.ids(self._series[name], task.number))
         return [bucket for buckets in self._decode_rows(_decode_buckets, rows) for bucket in buckets]
+
+    def _read_last(self, task: _TaskRow, name: str) -> float | None:
+        """Return the newest value of a series; None if an earlier tony has written the file."""
+        question = f"SELECT {self._last} FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
+        rows = self._query(question, layout.ids(self._series[name], task.number))
+        return next(self._decode_rows(_decode_last, rows), None)
 
     def _task_means(self, name: str) -> list[tuple[int, int, list[float]]]:
         """Return task number, chunk and means of all tasks."""
@@ -419,6 +433,23 @@ def _decode_buckets(row: Sequence[Any]) -> list[Bucket]:
     first = layout.parts(number)[2] * layout.CHUNK
     places = range(0, len(numbers), 3)
     return [(first + at // 3, numbers[at : at + 3]) for at in places if numbers[at + 1] == numbers[at + 1]]
+
+
+def _decode_newest(row: Sequence[Any]) -> float | None:
+    """Return the newest value of the last row of a series, or the last mean of an earlier tony; None without one."""
+    *stored, last = row
+    value = _decode_last([last])
+    buckets = _decode_buckets(stored) if value is None else []
+    return buckets[-1][1][1] if buckets else value
+
+
+def _decode_last(row: Sequence[Any]) -> float | None:
+    (last,) = row
+    if last is None:
+        return None
+    if not isinstance(last, int | float) or not math.isfinite(last):
+        raise ValueError("a newest value that is not a finite number")
+    return float(last)
 
 
 def _decode_means(row: Sequence[Any]) -> tuple[int, int, list[float]]:

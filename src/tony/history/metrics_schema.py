@@ -8,7 +8,8 @@ For use with the `sqlite3` command line or any other tool:
 
 Times are seconds since the job was accepted. Numbers are stored in `chunk` rows of up to `CHUNK` buckets, as JSON
 arrays of integers times the row's scale: compact, and readable by SQLite. A row's id combines series, task and position
-on the grid of buckets, in this order, so that no further index is needed.
+on the grid of buckets, in this order, so that no further index is needed. The last row of a series also has
+its newest value.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tony.model.progress import Progress
 
@@ -50,7 +51,7 @@ CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, unit TEX
 CREATE TABLE task (id INTEGER PRIMARY KEY, task TEXT NOT NULL UNIQUE, role TEXT NOT NULL, width REAL NOT NULL);
 CREATE TABLE chunk (
   id INTEGER PRIMARY KEY, scale REAL NOT NULL, least TEXT, mean TEXT NOT NULL, most TEXT,
-  known INTEGER, low REAL, middle REAL, high REAL);
+  known INTEGER, low REAL, middle REAL, high REAL, last REAL);
 CREATE TABLE progress (
   task TEXT, session INTEGER, try INTEGER, first_step REAL, first_at REAL, step REAL, at REAL, total REAL,
   regained REAL, behind INTEGER, unlisted REAL, stalled_after REAL, stalls TEXT, changed_at REAL, recent_rate REAL,
@@ -88,6 +89,7 @@ class TaskMetricsUpdate:
         anew: discard what was written of this task before.
         first: position of the first bucket of each series below.
         series: name -> least, mean, most of each bucket from `first` on; NaN for no data.
+        last: name -> newest value, as far as it is known.
     """
 
     task: str
@@ -96,6 +98,7 @@ class TaskMetricsUpdate:
     anew: bool
     first: int
     series: Mapping[str, Sequence[float]]
+    last: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +109,10 @@ class StoredTaskMetrics:
     width: float
     first: int
     series: Mapping[str, Sequence[float]]
+    last: Mapping[str, float] = field(default_factory=dict)
 
 
-#: One row of `chunk`.
+#: One row of `chunk`, without `last`: the newest value in it, which is known of the last row of a series.
 Row = tuple[int, float, str | None, str, str | None, int, float, float, float]
 
 

@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tony.errors import StorageError
@@ -93,17 +94,20 @@ class MetricsWriter:
         names = {number: name for name, number in self._series.items()}
         for task, (number, width) in list(self._tasks.items()):
             found: dict[str, dict[int, list[float]]] = {}
+            last: dict[str, object] = {}
             with self._translate_errors():
                 for name in names:
                     rows = self._database.execute(
-                        "SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ?",
+                        "SELECT id, scale, least, mean, most, last FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id",
                         layout.ids(name, number),
                     )
-                    for row, scale, least, mean, most in rows:
+                    for row, scale, least, mean, most, newest in rows:
                         numbers = layout.decode(scale, least, mean, most)
                         found.setdefault(names[name], {})[layout.parts(row)[2]] = numbers
+                        last[names[name]] = newest
             if found:
-                yield _align_series(task, width, found)
+                known = {name: float(value) for name, value in last.items() if isinstance(value, int | float)}
+                yield replace(_align_series(task, width, found), last=known)
 
     def read_stored_progress(self) -> list[Progress]:
         """Return the stored progress reports.
@@ -152,6 +156,8 @@ class MetricsWriter:
             (version,) = self._database.execute("PRAGMA user_version").fetchone()
             about = dict(self._database.execute("SELECT key, value FROM about"))
             self._series = {name: number for number, name in self._database.execute("SELECT id, name FROM series")}
+            if "last" not in {row[1] for row in self._database.execute("PRAGMA table_info(chunk)")}:
+                self._database.execute("ALTER TABLE chunk ADD COLUMN last REAL")  # an earlier tony has written it
             rows = self._database.execute("SELECT id, task, width FROM task")
             self._tasks = {task: (number, width) for number, task, width in rows}
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where SQLite repeats damaged text
@@ -194,12 +200,13 @@ class MetricsWriter:
         self._tasks[part.task] = number, part.width
         rows = []
         for name, numbers in part.series.items():
-            series = self._number(name)
+            series, made = self._number(name), []
             for chunk, of_chunk in _chunks(part.first, numbers):
                 row_made = layout.encode(layout.row_id(series, number, chunk), of_chunk, digits)
                 if row_made:
-                    rows.append(row_made)
-        self._database.executemany("INSERT OR REPLACE INTO chunk VALUES (?,?,?,?,?,?,?,?,?)", rows)
+                    made.append(row_made)
+            rows += [(*row, part.last.get(name) if row is made[-1] else None) for row in made]
+        self._database.executemany("INSERT OR REPLACE INTO chunk VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
 
     def _number(self, name: str) -> int:
         number = self._series.get(name)

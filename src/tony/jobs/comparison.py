@@ -19,6 +19,8 @@ from tony.model.job_report import JobReport
 from tony.model.metric_definitions import find_program_name
 
 T = TypeVar("T")
+#: Series of which the last value is compared, not the mean.
+_COUNTERS = ("step", "total")
 #: Relative changes below this are not shown.
 _NEGLIGIBLE_CHANGE = 0.005
 #: A setting's value as written in a job file, and the place where it was set.
@@ -36,7 +38,7 @@ class SettingDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDifference:
-    """One series of one role: the median of its tasks' means; None if unknown."""
+    """One series of one role: the median of its tasks' means, of steps that of the last ones; None if unknown."""
 
     role: str
     series: str
@@ -101,7 +103,10 @@ class SettingValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricMedians:
-    """One series of one role: the median of its tasks' means in each job; None if unknown."""
+    """One series of one role: in each job the median of its tasks' means, of steps that of the last ones.
+
+    None where it is unknown.
+    """
 
     role: str
     series: str
@@ -221,10 +226,12 @@ def _compare_metrics(found: Sequence[Mapping[tuple[str, str], float]]) -> tuple[
 
 def _compute_task_medians(metrics: Metrics) -> Mapping[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
+    newest = metrics.read_newest(_COUNTERS)
     for task, peaks in metrics.peaks().items():
-        for name, peak in peaks.items():
-            found.setdefault((parse_role(task), name), []).append(peak.mean)
-    return {key: statistics.median(means) for key, means in found.items()}
+        values = {**{name: peak.mean for name, peak in peaks.items()}, **newest.get(task, {})}
+        for name, value in values.items():
+            found.setdefault((parse_role(task), name), []).append(value)
+    return {key: statistics.median(values) for key, values in found.items()}
 
 
 def format_change(before: float | None, after: float | None) -> str:

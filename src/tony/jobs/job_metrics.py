@@ -91,10 +91,12 @@ def _read_reports(folder: JobFolder) -> Reports:
 def find_last_value(points: Points | None) -> float | None:
     """Return the newest value of a series; None without one.
 
-    A point is the mean of some seconds. Steps only grow, so their maximum is the last reported value.
+    Where an earlier tony has stored none, it is the mean of the last seconds, or the highest step of these.
     """
     if points is None or not points.mean:
         return None
+    if points.last is not None:
+        return points.last
     return points.most[-1] if points.series == "step" else points.mean[-1]
 
 
@@ -157,6 +159,7 @@ def _append_newer(kept: dict[tuple[str, str], Points], newer: Iterable[Points], 
             least=(before.least + points.least[first:])[-most:],
             mean=(before.mean + points.mean[first:])[-most:],
             most=(before.most + points.most[first:])[-most:],
+            last=before.last if points.last is None else points.last,
         )
 
 

@@ -162,6 +162,7 @@ class Points:
 
     Attributes:
         at: seconds since the job was accepted: ends of the spans of `every` seconds that the points stand for.
+        last: the newest value, in the last of these spans; None if not known.
     """
 
     task: str
@@ -171,3 +172,4 @@ class Points:
     least: tuple[float, ...]
     mean: tuple[float, ...]
     most: tuple[float, ...]
+    last: float | None = None

@@ -41,8 +41,13 @@ def job(home: Home, name: str, memory: int, cpu: float, *, good: bool) -> None:
     logged(folder, [])
     writer = MetricsWriter(folder.metrics, name, 5.0)
     for number in range(2):
-        values = {"cpu": (cpu, cpu, cpu), "read": (0.0, 0.0, 0.0), "user.loss": (cpu, cpu, cpu)}
-        writer.write([TaskMetricsUpdate(f"worker:{number}", "worker", 5.0, True, 0, values)])
+        values = {
+            "cpu": (cpu, cpu, cpu),
+            "read": (0.0, 0.0, 0.0),
+            "user.loss": (cpu, cpu, cpu),
+            "step": (1.0, 40.0, 90.0),
+        }
+        writer.write([TaskMetricsUpdate(f"worker:{number}", "worker", 5.0, True, 0, values, {"step": 90.0 * cpu})])
     writer.close()
 
 
@@ -65,7 +70,7 @@ def test_side_by_side(tony: Tony, two: None) -> None:
     assert any(line.startswith("root cause - worker:1") for line in lines)
     assert 'roles.worker.memory: "1g" (job.toml:5) -> "2g" (--set)' in lines
     assert any(line.startswith("settings (2 differ, ") for line in lines)
-    assert lines[-2:] == ["worker cpu 1 2 +100 %", "worker user.loss 1 2"]
+    assert lines[-3:] == ["worker cpu 1 2 +100 %", "worker step 90 180 +100 %", "worker user.loss 1 2"]
     assert "secret" not in answer.out
 
 
@@ -78,7 +83,8 @@ def test_as_json(tony: Tony, two: None) -> None:
         "a": {"value": "1g", "source": "job.toml:5"},
         "b": {"value": "2g", "source": "--set"},
     } in said["settings"]
-    assert said["measured"] == [{"role": "worker", "series": name, "a": 1.0, "b": 2.0} for name in ("cpu", "user.loss")]
+    measured = {"cpu": (1.0, 2.0), "step": (90.0, 180.0), "user.loss": (1.0, 2.0)}
+    assert said["measured"] == [{"role": "worker", "series": name, "a": a, "b": b} for name, (a, b) in measured.items()]
 
 
 def test_of_lives(tony: Tony, home: Home) -> None:

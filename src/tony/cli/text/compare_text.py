@@ -23,7 +23,7 @@ def format_comparison(found: Comparison, columns: int | None = None) -> list[str
     parts = [
         ("", _format_facts(found)),
         *([("time of tasks", _format_seconds_lines(found))] if _format_seconds_lines(found) else []),
-        *([("metrics (median of the tasks' means)", _format_measures(found))] if found.measures else []),
+        *([("metrics (median of the tasks' means; last step)", _format_measures(found))] if found.measures else []),
     ]
     head = ("", escape(found.a.report.job), escape(found.b.report.job), "")
     widths = _compute_widths([head, *(line for _, lines in parts for line in lines)], columns)

@@ -90,7 +90,7 @@
     }).filter(Boolean);
   }
 
-  // Without a place on the axis: the newest values, as the server words them; of a comparison the last of each line.
+  // Without a place on the axis: the newest values, as the server words them; or the last of each line.
   function newestItems(found) {
     if (!found.values.length) return legendItems(found, Infinity);
     return found.values.map((value, number) => {

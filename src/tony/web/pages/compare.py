@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,6 +10,7 @@ from functools import partial
 from starlette.responses import Response
 
 from tony import control_characters
+from tony.history.metrics_reader import Metrics
 from tony.jobs.comparison import (
     ComparedJob,
     JobsComparison,
@@ -26,6 +28,7 @@ from tony.model.metric_definitions import MetricGroup, find_program_name, find_u
 from tony.web.authorization import list_visible_jobs
 from tony.web.page_text import NOTHING, format_hours, format_integer, format_metric, format_percent, format_seconds
 from tony.web.pages import charts
+from tony.web.pages.charts import NewestValue
 from tony.web.pages.job_layout import Unknown, await_part, build_frame
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
@@ -95,11 +98,27 @@ async def serve_points(page_request: PageRequest) -> Response:
     """Return the data of one chart as JSON: a line per job, over the time since it was accepted, or over its steps."""
     series, options = page_request.get_word("series"), charts.read_options(page_request)
     lines: list[Curve] = []
+    values: list[NewestValue] = []
     for view, report in await _find_jobs(page_request):
-        load = partial(charts.load_lines, series=series, owners=[CurveOwner(name=_name_line(report))], options=options)
+        load = partial(_load_line, series=series, name=_name_line(report), options=options)
         loaded = await await_part(view.query_metrics(load))
-        lines += [] if isinstance(loaded, Unknown) or loaded is None else loaded
-    return charts.build_answer(series, lines, ())
+        if not isinstance(loaded, Unknown) and loaded is not None:
+            lines += loaded[0]
+            values += loaded[1]
+    return charts.build_answer(series, lines, values if len(values) == len(lines) else ())
+
+
+def _load_line(
+    metrics: Metrics, *, series: str, name: str, options: charts.ChartOptions
+) -> tuple[list[Curve], list[NewestValue]]:
+    """Return the line of a whole job, with its newest value as far as that is stored."""
+    lines = charts.load_lines(metrics, series, [CurveOwner(name=name)], options)
+    newest = [values[series] for values in charts.read_newest(metrics, {}, (series,)).values() if series in values]
+    if not lines or not newest:
+        return lines, []
+    return lines, [
+        NewestValue(label=name, text=format_metric(statistics.median(newest), charts.describe_series(series).unit))
+    ]
 
 
 async def _find_jobs(page_request: PageRequest) -> list[tuple[DirectoryJobView, JobReport]]:
