@@ -15,6 +15,7 @@ from tony.cli.text.status_text import format_live_table
 from tony.jobs.log_lines import LogLine
 from tony.model.job_report import JobReport
 from tony.model.log_name import LogName
+from tony.model.progress import JobProgress
 from tony.model.state_directory import Home
 from tony.model.states import JobState, TaskState
 
@@ -113,6 +114,32 @@ def test_the_table_has_the_progress_and_the_time_that_the_job_took(report: JobRe
     head, *_, last = format_live_table(report, began + 9.7, 80, 10, "20 % done, 5 m left")
     assert (" for 9.7 s" in head, last) == (True, "20 % done, 5 m left")
     assert " after 4 s" in format_live_table(replace(report, ended=began + 4.0), began + 9.7, 80, 10)[0]
+
+
+def test_the_share_is_that_of_the_steps_in_the_table(report: JobReport) -> None:
+    """The progress is polled less often than reports arrive; that of an earlier session is not shown."""
+
+    def draw(steps: tuple[float | None, float | None], session: int, stalled: float | None = None) -> str:
+        terminal = Terminal()
+        tasks = [
+            replace(task, step=step, total=100.0, session=session)
+            for task, step in zip(report.tasks, steps, strict=True)
+        ]
+        polled = JobProgress(
+            task="worker:0", step=17.0, total=100.0, share=0.17, rate=None, left=60.0, age=0.0, overdue=None,
+            stalled=stalled, tasks=2,
+        )  # fmt: skip
+        with LiveView(terminal) as view:
+            view._progress = polled
+            view.on_report(replace(report, tasks=tuple(tasks), session=session, state=state))
+            return shown(terminal, 80)[-1]
+
+    state = JobState.RUNNING
+    assert draw((27.0, 31.0), 1) == "27 % done, 1 m 00 s left"
+    assert draw((27.0, 31.0), 1, stalled=60.0) == "17 % done, worker:0 stalled for 1 m 00 s"
+    assert draw((None, None), 2).startswith("worker:1")
+    state = JobState.SUCCEEDED
+    assert "done" not in draw((100.0, 100.0), 1)
 
 
 def test_colours_only_where_they_are_wanted(report: JobReport, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import ClassVar, Self, TextIO
 
 from tony import clock
@@ -22,7 +23,10 @@ from tony.control_characters import escape
 from tony.errors import InfraError
 from tony.jobs.log_lines import LogLine
 from tony.model.job_report import JobReport
+from tony.model.progress import JobProgress
+from tony.model.progress_rules import share_of
 from tony.model.state_directory import Home
+from tony.model.states import TaskState
 
 #: Seconds between two requests for the progress.
 _PROGRESS_SECONDS = 2.0
@@ -44,7 +48,7 @@ class LiveView:
         self._logs = LogPrinter(stream)
         self._table = LiveRegion(stream)
         self._report: JobReport | None = None
-        self._progress = ""
+        self._progress: JobProgress | None = None
         self._rows: list[str] = []
         self._question = ""
 
@@ -59,7 +63,8 @@ class LiveView:
         self._report = report
         lines = self._changes.describe(report, clock.monotonic())
         size = find_size(self._stream)
-        rows = format_live_table(report, clock.wall(), size.columns - 1, max(3, size.lines // 3), self._progress)
+        progress = _format_current_progress(self._progress, report)
+        rows = format_live_table(report, clock.wall(), size.columns - 1, max(3, size.lines // 3), progress)
         self._draw(map(self._dim_text, lines), rows[: max(1, size.lines - _QUESTION_ROWS - 1)])
 
     async def poll_progress(self, home: Home, job_id: str) -> None:
@@ -74,8 +79,7 @@ class LiveView:
                 continue
             with contextlib.suppress(InfraError):
                 tasks = [task.task for task in report.tasks]
-                progress = find_job_progress(await read_progress(home.job(job_id), tasks, live=True), report)
-                self._progress = "" if progress is None else format_progress(progress)
+                self._progress = find_job_progress(await read_progress(home.job(job_id), tasks, live=True), report)
 
     def on_session_opened(self, session: int, reason: str) -> None:
         self.on_notice(self._changes.open_session(session, reason))
@@ -96,3 +100,16 @@ class LiveView:
     def _draw(self, above: Iterable[str], rows: list[str]) -> None:
         self._rows = rows
         self._table.draw([*rows, self._question] if self._question else rows, above)
+
+
+def _format_current_progress(progress: JobProgress | None, report: JobReport) -> str:
+    """Return the progress of a job with the share that the steps of a newer report have: both are shown together."""
+    tasks = [task for task in report.tasks if task.step is not None and task.session == report.session]
+    if progress is None or not tasks or report.state.ended:
+        return ""
+    if progress.stalled is not None:
+        return format_progress(progress)
+    shares = [
+        share_of(task.step, task.total, succeeded=False) for task in tasks if task.state is not TaskState.SUCCEEDED
+    ]
+    return format_progress(replace(progress, share=min((s for s in shares if s is not None), default=progress.share)))
