@@ -26,10 +26,10 @@ def field(number: int, value: int | bytes | float) -> bytes:
     return varint(number << 3) + varint(value)
 
 
-def scalar(step: int, **values: float) -> bytes:
+def scalar(step: int, written_at: float = 1.5e9, **values: float) -> bytes:
     """An event as PyTorch writes it; `__` in a tag is a slash."""
     tags = [field(1, field(1, name.replace("__", "/").encode()) + field(2, float(v))) for name, v in values.items()]
-    return struct.pack("<Bd", 9, 1.5e9) + field(2, step) + field(5, b"".join(tags))
+    return struct.pack("<Bd", 9, written_at) + field(2, step) + field(5, b"".join(tags))
 
 
 def tensor(step: int, tag: str, value: float, *, content: bool) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.event_records import VERSION, field, framed, scalar, tensor
+from tony import clock
 from tony.executor.metrics.progress_listener import Advance
 from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
 from tony.executor.metrics.tfevents import DamagedFileError, Scalars, compute_masked_crc, parse_record, read_length
@@ -93,6 +94,21 @@ def test_a_file_is_read_on_as_it_grows(tmp_path: Path) -> None:
     assert summaries.poll() is None
     write(path, more[-1:])
     assert summaries.poll() == Advance(3.0, None, {"user.loss": 0.25, "user.acc": 1.0})
+
+
+def test_the_first_step_is_the_first_one_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written now and then: many steps come at once. Those before the program was started are not its own."""
+    monkeypatch.setattr(clock, "wall", lambda: 2e9 + 120.0)
+    monkeypatch.setattr(clock, "monotonic", lambda: 500.0)
+    summaries = TensorBoardProgress(tmp_path, 2e9)
+    events = [framed(scalar(step, 2e9 + step - 10.0, loss=1.0)) for step in range(11, 300)]
+    write(tmp_path / NAME, VERSION, *events)
+    os.utime(tmp_path / NAME, (2e9 + 120.0,) * 2)
+    assert summaries.poll() == Advance(299.0, None, {"user.loss": 1.0})
+    assert summaries.first == (11.0, 500.0 - 119.0)
+    earlier = TensorBoardProgress(tmp_path, 2e9 + 100.0)
+    assert earlier.poll()
+    assert earlier.first is None
 
 
 def test_parallel_runs_keep_their_names(tmp_path: Path) -> None:

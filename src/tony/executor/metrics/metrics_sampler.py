@@ -281,7 +281,8 @@ class MetricsSampler:
 
     def _read_summaries(self) -> None:
         if self._summaries:
-            self._merge(_FILES, self._summaries.poll())
+            advance, summaries = self._summaries.poll(), self._summaries
+            self._merge(_FILES, advance, summaries.first)
 
 
 def _create_pattern(pattern: str | None) -> LogPattern | None:

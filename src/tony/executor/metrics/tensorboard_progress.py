@@ -9,8 +9,17 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
+from tony import clock
 from tony.executor.metrics.progress_listener import Advance, qualify_name
-from tony.executor.metrics.tfevents import HEAD, DamagedFileError, TFRecord, is_short, parse_record, read_length
+from tony.executor.metrics.tfevents import (
+    HEAD,
+    DamagedFileError,
+    Scalars,
+    TFRecord,
+    is_short,
+    parse_record,
+    read_length,
+)
 from tony.model.metric_definitions import MAX_PROGRAM_SERIES
 
 #: Directory entries that are listed.
@@ -22,6 +31,8 @@ _WINDOW = 64 << 10
 #: Records of one file that are scanned, and parsed, per poll.
 _MAX_SCANNED = 2000
 _MAX_PARSED = 100
+#: Records of one file that are kept to find its first step; other kinds of records may precede it.
+_MAX_FIRST = 20
 #: Seconds by which clocks of file systems may be behind.
 _CLOCK_SKEW_SECONDS = 2.0
 _INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -29,12 +40,17 @@ _MAX_NAME_CHARACTERS = 58
 
 
 class TensorBoardProgress:
-    """The event files below one folder that were written since a time (seconds since 1970)."""
+    """The event files below one folder that were written since a time (seconds since 1970).
+
+    Attributes:
+        first: the first step in them and its time (`tony.clock.monotonic`); None if it is not known.
+    """
 
     def __init__(self, folder: Path, since: float) -> None:
         self._folder = folder
         self._since = since - _CLOCK_SKEW_SECONDS
         self._files: dict[str, _EventFile] = {}
+        self.first: tuple[float, float] | None = None
 
     def poll(self) -> Advance | None:
         """Return the progress since the last poll; None if there is none. Blocks on disks."""
@@ -47,8 +63,16 @@ class TensorBoardProgress:
                 metrics.update(scalars[1])
         if step is None:
             return None
+        self.first = self.first or self._find_first()
         kept = sorted(metrics, key=lambda name: "loss" not in name)[:MAX_PROGRAM_SERIES]
         return Advance(step, None, {name: metrics[name] for name in kept})
+
+    def _find_first(self) -> tuple[float, float] | None:
+        firsts = [first for file in self._files.values() if (first := file.find_first(self._since))]
+        first = min(firsts, key=lambda each: each.step, default=None)
+        if first is None:
+            return None
+        return float(first.step), clock.monotonic() - max(0.0, clock.wall() - first.written_at)
 
     def _find_recent_files(self) -> list[str]:
         """Return the recently written files, the latest last."""
@@ -80,6 +104,12 @@ class _EventFile:
         self._run = run
         self._offset = 0
         self._damaged = False
+        self._first_records: list[TFRecord] = []
+
+    def find_first(self, since: float) -> Scalars | None:
+        """Return the first of its scalars, unless that was written before a time (seconds since 1970)."""
+        first = next((scalars for record in self._first_records if (scalars := record.parse_scalars())), None)
+        return first if first and first.written_at >= since else None
 
     def poll(self) -> list[tuple[int, dict[str, float]]]:
         """Return steps and metrics of the events since the last poll, oldest first."""
@@ -124,6 +154,8 @@ class _EventFile:
                 if at + HEAD + length + 4 > len(window):
                     window, begin, at = os.pread(descriptor, _WINDOW, self._offset), self._offset, 0
                 found.append(parse_record(window[at + HEAD : at + HEAD + length + 4]))
+                if len(self._first_records) < _MAX_FIRST:
+                    self._first_records.append(found[-1])
             self._offset += HEAD + length + 4
         if size - self._offset > _WINDOW:
             self._catch_up(descriptor, size)

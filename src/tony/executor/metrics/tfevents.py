@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: Bytes of a record that can be a scalar: images and histograms are skipped.
 _MAX_SCALAR_BYTES = 16 << 10
@@ -35,10 +35,12 @@ class Scalars:
 
     Attributes:
         values: tag -> number.
+        written_at: when the program wrote it, seconds since 1970; 0 if it does not say.
     """
 
     step: int
     values: dict[str, float]
+    written_at: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +111,15 @@ def compute_masked_crc(data: bytes) -> int:
 
 
 def _parse_event(data: bytes) -> Scalars | None:
-    step, values = 0, {}
+    step, values, written_at = 0, {}, 0.0
     for number, value in _parse_fields(data):
-        if number == 2 and isinstance(value, int):
+        if number == 1 and isinstance(value, bytes):
+            (written_at,) = struct.unpack("<d", value)
+        elif number == 2 and isinstance(value, int):
             step = value - (1 << 64) if value >> 63 else value
         elif number == 5 and isinstance(value, bytes):
             values.update(_parse_summary(value))
-    return Scalars(step, values) if values and step >= 0 else None
+    return Scalars(step, values, written_at) if values and step >= 0 else None
 
 
 def _parse_summary(data: bytes) -> dict[str, float]:
