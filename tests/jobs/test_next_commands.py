@@ -38,6 +38,8 @@ def with_failure(home: Home, kind: FailureKind, *, retry: bool, patch: tuple[str
             f"tony rerun {JOB} --set roles.worker.memory=3g",
         ),
         (FailureKind.USER_CODE, False, ('source = "my code"',), f"tony rerun {JOB} --set 'source=my code'"),
+        (FailureKind.MEMORY, True, ("not TOML",), f"tony rerun {JOB} --restage"),
+        (FailureKind.MEMORY, True, ("a" + ".a" * 5000 + " = 1",), f"tony rerun {JOB} --restage"),
     ],
 )
 def test_a_failed_job_is_run_again_as_its_failure_requires(

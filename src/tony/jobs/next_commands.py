@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,9 +90,9 @@ def _build_logs(report: JobReport, cause: RootCause) -> NextCommand:
 def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand:
     """Return the command that runs a failed job again: as it was, once corrected, or with a change that may help."""
     rerun = f"tony rerun {report.job}"
-    if cause.patch:
-        changes = " ".join(f"--set {each}" for each in _list_changes(tomllib.loads("\n".join(cause.patch))))
-        return NextCommand(f"{rerun} {changes}", "run it again with this change")
+    changes = _list_changes(cause.patch)
+    if changes:
+        return NextCommand(" ".join((rerun, *changes)), "run it again with this change")
     failure = report.failure
     if failure and failure.cause in RUN_TIME_LIMITS and isinstance(failure.facts, TimeoutFacts):
         change = f"{RUN_TIME_LIMITS[failure.cause]}={format_exact_duration(2 * failure.facts.limit)}"
@@ -111,13 +111,21 @@ def _build_resubmission(report: JobReport) -> NextCommand:
     return NextCommand(f"tony rerun {report.job} --restage", "run it again, once the program is corrected")
 
 
-def _list_changes(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield the settings of a patch as `--set` takes them."""
+def _list_changes(patch: Sequence[str]) -> list[str]:
+    """Return the lines of a job file as options `--set`; none if they are no settings: the report may be foreign."""
+    try:
+        settings = list(_list_leaves(tomllib.loads("\n".join(patch))))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return []
+    return [f"--set {shlex.quote(f'{name}={value}')}" for name, value in settings]
+
+
+def _list_leaves(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in settings.items():
         if isinstance(value, dict):
-            yield from _list_changes(value, f"{above}{name}.")
+            yield from _list_leaves(value, f"{above}{name}.")
         else:
-            yield shlex.quote(f"{above}{name}={value}")
+            yield f"{above}{name}", value
 
 
 def format_next_commands(commands: list[NextCommand]) -> list[str]:
