@@ -430,7 +430,7 @@ def test_recomputed_work_is_measured(tmp_path: Path) -> None:
     cluster.exit(worker, FAILED)
     cluster.settle()
     says(1000.0, 4000.0, 2, 1050.7, 600.0)
-    assert made.find_resumption(cluster.app.state.tasks[worker]) == Resumption(first_step=600, reached=894)
+    assert made.find_resumption(cluster.app.state.tasks[worker]) == Resumption(first_step=600, reached=894, earliest=1)
     cluster.now = 4000.0
     cluster.exit(worker, OK)
     cluster.settle()

@@ -306,3 +306,13 @@ def test_a_scheduler_that_follows_them() -> None:
     """YARN follows all; another one may follow some."""
     assert find_unsupported_settings(JobSpec(roles={"worker": WORKER}), YARN) == []
     assert RoleSetting.IMAGE in YARN.honours
+
+
+async def test_the_job_file_is_recorded_unless_options_were_given_with_it(
+    home: Home, desk: Desk, resolved: Resolved, tmp_path: Path
+) -> None:
+    """Submitting that file again would leave out the options."""
+    job_file = tmp_path / "job.toml"
+    with_option = load(job_file, sets=["name=other"], environ={}, site_files=())
+    records = [read_job(home.job(await submit(each, home, lambda notice: None))) for each in (resolved, with_option)]
+    assert [record.job_file for record in records] == [str(job_file), ""]

@@ -319,10 +319,13 @@ def test_where_a_restarted_job_continued_is_told() -> None:
     """By the role that had come furthest: an evaluator may count its own steps."""
     simulation = started(workers(2, max_restarts=1))
     first, second = task("worker:0"), task("worker:1")
-    known = {first: Resumption(first_step=31, reached=33), second: Resumption(first_step=30, reached=34)}
+    known = {
+        first: Resumption(first_step=31, reached=33, earliest=1),
+        second: Resumption(first_step=30, reached=34, earliest=1),
+    }
     assert seen(simulation, resumptions=known).resumption == ""
     simulation.exit(first, FAILED)
     simulation.settle()
     assert seen(simulation, resumptions=known).resumption == "continued at step 30; step 34 had been reached"
-    lost = {first: Resumption(first_step=1, reached=33)}
-    assert mentions(seen(simulation, resumptions=lost).resumption, "began again at step 1", "checkpoint", "33")
+    lost = {first: Resumption(first_step=10, reached=50, earliest=10)}
+    assert mentions(seen(simulation, resumptions=lost).resumption, "began again at step 10", "checkpoint", "50")

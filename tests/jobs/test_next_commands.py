@@ -37,7 +37,8 @@ def with_failure(home: Home, kind: FailureKind, *, retry: bool, patch: tuple[str
             ("[roles.worker]", 'memory = "3g"'),
             f"tony rerun {JOB} --set roles.worker.memory=3g",
         ),
-        (FailureKind.USER_CODE, False, ('source = "my code"',), f"tony rerun {JOB} --set 'source=my code'"),
+        (FailureKind.USER_CODE, False, ('name = "my job"',), f"tony rerun {JOB} --set 'name=my job'"),
+        (FailureKind.USER_CODE, False, ('source = "."',), f"tony rerun {JOB} --restage"),
         (FailureKind.MEMORY, True, ("not TOML",), f"tony rerun {JOB} --restage"),
         (FailureKind.MEMORY, True, ("a" + ".a" * 5000 + " = 1",), f"tony rerun {JOB} --restage"),
     ],
@@ -79,7 +80,8 @@ def test_a_program_that_was_never_started_has_no_output(home: Home) -> None:
     report = with_failure(home, FailureKind.LAUNCH, retry=False)
     assert report.failure
     never = replace(report, failure=replace(report.failure, cause=FailureCause.LAUNCH))
-    assert commands(never) == [f"tony rerun {JOB} --restage"]
+    assert commands(never) == [], "it would only be repeated"
+    assert commands(replace(never, job_file="/j/job.toml")) == ["tony submit /j/job.toml"]
 
 
 def test_a_job_that_makes_no_progress(home: Home) -> None:
@@ -108,3 +110,9 @@ def test_a_job_that_ended_well_needs_none(home: Home) -> None:
         f"tony logs {JOB}",
         f"tony rerun {JOB} --restage",
     ]
+
+
+def test_commands_for_a_job_of_a_portal_reach_it_there(home: Home) -> None:
+    report = with_failure(home, FailureKind.NODE, retry=True)
+    found = list_next_commands(report, build_root_cause(report), portal="https://jobs.example")
+    assert [each.command for each in found] == [f"tony logs {JOB} worker:1 --portal https://jobs.example"]

@@ -272,10 +272,12 @@ class MetricsStore:
 
     def find_resumption(self, task: Task) -> Resumption | None:
         """Return where a task's current attempt began; None if it is the first, or has reported no step."""
-        attempt = self._attempts.get(str(task.id), {}).get((task.session, task.try_))
+        attempts = self._attempts.get(str(task.id), {})
+        attempt = attempts.get((task.session, task.try_))
         if attempt is None or attempt.best is None or attempt.progress.first_at < 0:
             return None
-        return Resumption(first_step=attempt.progress.first_step, reached=attempt.best)
+        earliest = attempts[min(attempts)].progress.first_step
+        return Resumption(first_step=attempt.progress.first_step, reached=attempt.best, earliest=earliest)
 
     def find_step_pauses(self, task: Task) -> StepPauses | None:
         """Return the pauses between the steps of a task's current attempt; None if it has reported no step."""

@@ -18,6 +18,7 @@ from tony.client.credential_creation import make_credentials
 from tony.client.script_check import find_missing_scripts
 from tony.client.staged_copy import StagedCopy
 from tony.client.staging import OnNotice, SubmissionNotice, stage
+from tony.config.files.call_settings import SOURCE as CALL_SOURCE
 from tony.config.files.call_settings import from_spec
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
@@ -248,8 +249,17 @@ def _build_record(resolved: Resolved, folder: JobFolder, staged: StagedJob, now:
         framework_path=_find_plug_in_folder(framework),
         sources=dict(resolved.sources),
         masked=_list_masked_keys(resolved.spec),
-        job_file=resolved.job_file or "",
+        job_file=_find_job_file(resolved),
     )
+
+
+def _find_job_file(resolved: Resolved) -> str:
+    """Return the absolute path of the job file; empty if there is none, or options were given in addition."""
+    file = resolved.job_file
+    has_options = any(source.startswith("--") or source == CALL_SOURCE for source in resolved.sources.values())
+    if file is None or has_options or not file.endswith((".toml", ".yaml", ".yml")):
+        return ""
+    return os.path.abspath(os.path.expanduser(file))
 
 
 def _list_masked_keys(spec: JobSpec) -> tuple[str, ...]:

@@ -33,9 +33,7 @@ _INTERPRETERS = {"py": "python", "sh": "bash"}
 #: A program that a shell, or `spawn`, did not find.
 _NO_COMMAND = re.compile(r"(?:^|: )([\w.+-]+): (?:command )?not found$|command not found: ([\w.+-]+)")
 #: Programs that jobs often start.
-_PROGRAMS = (
-    *("python", "python3", "bash", "torchrun", "accelerate", "deepspeed", "mpirun", "horovodrun", "java", "Rscript"),
-)
+_PROGRAMS = ("python", "python3", "torchrun", "accelerate", "deepspeed", "mpirun", "horovodrun", "Rscript")
 #: The path in the message of Python about a missing file.
 _MISSING_FILE = re.compile(r"No such file or directory: '([^']+)'$")
 #: A variable that tony sets for PyTorch, and that is missing.
@@ -91,8 +89,7 @@ def _change_settings(state: State, failure: Failure, found: Diagnosis) -> Diagno
     script = _NOT_STARTED.search(failure.reason) if failure.cause is FailureCause.LAUNCH else None
     if script:
         return replace(found, advice=f"name its interpreter: {_INTERPRETERS[script[3]]} {script[2]}")
-    misspelled = _find_misspelled_program(failure.reason if failure.cause is FailureCause.LAUNCH else line.text)
-    if misspelled:
+    if misspelled := _find_misspelled_program(failure, line):
         return replace(found, advice=f"correct the command: did you mean {misspelled}?")
     if line.rule == "python-file" and (path := _MISSING_FILE.search(line.text)):
         return replace(found, advice=_advise_on_file(path[1]))
@@ -107,9 +104,12 @@ def _change_settings(state: State, failure: Failure, found: Diagnosis) -> Diagno
     return found
 
 
-def _find_misspelled_program(text: str) -> str:
+def _find_misspelled_program(failure: Failure, line: EvidenceLine) -> str:
     """Return the program that was meant where one was not found; empty if it is none that jobs often start."""
-    missing = _NO_COMMAND.search(text)
+    is_launch = failure.cause is FailureCause.LAUNCH
+    if not is_launch and line.rule != "command-not-found":
+        return ""
+    missing = _NO_COMMAND.search(failure.reason if is_launch else line.text)
     name = (missing[1] or missing[2]) if missing else ""
     near = find_closest_match(name, _PROGRAMS) if name else None
     return near if near and near != name else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
@@ -150,7 +150,7 @@ def _describe_resumption(state: State, find_resumption: Callable[[Task], Resumpt
         return ""
     furthest, role = max(found, key=lambda each: each[0].reached)
     first = min(resumption.first_step for resumption, each in found if each == role)
-    return describe_resumption(Resumption(first_step=first, reached=furthest.reached))
+    return describe_resumption(replace(furthest, first_step=first))
 
 
 def _find_silence(live: Live) -> float | None:

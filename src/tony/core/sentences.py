@@ -290,7 +290,7 @@ def describe_stragglers(state: State) -> str:
 def describe_resumption(resumption: Resumption) -> str:
     """Return where programs continued after a restart, in one sentence."""
     first, reached = format_number(resumption.first_step), f"step {format_number(resumption.reached)} had been reached"
-    if resumption.first_step <= 1 < resumption.reached:
+    if resumption.first_step <= resumption.earliest < resumption.reached:
         return f"began again at step {first}, without a checkpoint; {reached} before"
     return f"continued at step {first}; {reached}"
 

@@ -13,7 +13,7 @@ from tony.diagnosis.line_rules import LineRules, find_rule, find_words_rule, get
 from tony.diagnosis.rule import Rule
 from tony.diagnosis.rule_match import RuleMatch
 from tony.diagnosis.rules.programs import LAST_LINE
-from tony.model.diagnosis import LineMeaning
+from tony.model.diagnosis import FailureKind, LineMeaning
 
 _TRACEBACK = b"Traceback (most recent call last)"
 #: Between two tracebacks of one chain; what follows is the exception that the first one led to.
@@ -197,7 +197,7 @@ class LineExaminer:
         if follows and self._is_handling and not self._source.startswith(b"raise"):
             follows = not self._replace_lookup()
         elif follows and not self._is_handling and rule.meaning is LineMeaning.CAUSE:
-            follows = not self._pass_on_cause(rule, text)
+            follows = not self._explains_last(rule, text)
         if is_exception:
             self._is_chained = self._is_handling = False
         if is_exception and rule.meaning is LineMeaning.SUMMARY:
@@ -251,15 +251,15 @@ class LineExaminer:
         if kept and kept[-1].rule.name == rule:
             kept.pop()
 
-    def _pass_on_cause(self, rule: Rule, text: str) -> bool:
-        """Let the last exception follow from the next, which was raised to explain it; return True if that does.
+    def _explains_last(self, rule: Rule, text: str) -> bool:
+        """Return True if an exception raised from the last one says more than that, which then follows from it.
 
-        An explanation of which no rule says what it means does not.
+        It does not if the last one says what it is of itself, or if no rule says what the explanation means.
         """
         kept = self._last or self._first
         if not kept or not kept[-1].is_exception or kept[-1].rule.meaning is not LineMeaning.CAUSE:
             return False
-        if rule.retry is None and find_words_rule(text) is None:
+        if kept[-1].rule.kind is not FailureKind.USER_CODE or (rule.retry is None and find_words_rule(text) is None):
             return False
         kept[-1] = replace(kept[-1], follows=True)
         return True

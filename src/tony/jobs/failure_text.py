@@ -42,24 +42,28 @@ def format_note(report: JobReport, task: TaskReport) -> str:
     return task.note.replace(failure.reason, f"{failure.task} failed")
 
 
-def format_report(report: JobReport) -> list[str]:
+def format_report(report: JobReport, portal: str | None = None) -> list[str]:
     """Return the report of a failed job; nothing for a job that did not fail.
 
     Names and output lines are not escaped: the caller must remove control characters.
+
+    Args:
+        portal: address of the portal that the report comes from.
     """
     failure, root_cause = report.failure, build_root_cause(report)
     if failure is None or root_cause is None:
         return []
     if failure.failure_class is FailureClass.KILLED:
-        commands = format_next_commands(list_next_commands(report, root_cause))
+        commands = format_next_commands(list_next_commands(report, root_cause, portal=portal))
         return [f"{format_outcome(report)}: {failure.reason}", *commands]
+    has_log = bool(_find_log_files(report, failure))
     return [
         f"{format_outcome(report)}: {failure.reason}",
         *format_decision(root_cause),
         *_format_proof(report, failure, root_cause),
         *_format_other_tasks(report, failure),
         *_format_other_failures(failure),
-        *format_next_commands(list_next_commands(report, root_cause, has_log=bool(_find_log_files(report, failure)))),
+        *format_next_commands(list_next_commands(report, root_cause, has_log=has_log, portal=portal)),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tony.jobs.root_cause import RootCause
@@ -38,13 +38,30 @@ class NextCommand:
     purpose: str
 
 
-def list_next_commands(report: JobReport, cause: RootCause | None, *, has_log: bool = True) -> list[NextCommand]:
-    """Return the commands for a job in its present state; none for one that ended well.
+#: Commands that reach a job by its portal.
+_PORTAL_COMMANDS = frozenset({"logs", "restart", "stacks", "why"})
+
+
+def list_next_commands(
+    report: JobReport, cause: RootCause | None, *, has_log: bool = True, portal: str | None = None
+) -> list[NextCommand]:
+    """Return the commands for a job in its present state; none for one that succeeded at once, without a warning.
 
     Args:
         cause: why the job failed, or why the session before did.
         has_log: the program of the root task printed something.
+        portal: address of the portal that the report comes from.
     """
+    found = _list_commands(report, cause, has_log=has_log)
+    if portal is None:
+        return found
+    words = f" --portal {shlex.quote(portal)}"
+    return [
+        replace(each, command=each.command + words) for each in found if each.command.split()[1] in _PORTAL_COMMANDS
+    ]
+
+
+def _list_commands(report: JobReport, cause: RootCause | None, *, has_log: bool) -> list[NextCommand]:
     failure = report.failure
     if report.state is JobState.KILLED:
         return [NextCommand(f"tony rerun {report.job}", "run it again")]
@@ -52,7 +69,8 @@ def list_next_commands(report: JobReport, cause: RootCause | None, *, has_log: b
         return _list_for_unfailed(report, cause)
     # of a program that was never started there is no more to see
     seen = [] if failure.cause is FailureCause.LAUNCH else _list_for_failure(report, cause, has_log=has_log)
-    return [*seen, build_rerun_command(report, cause)]
+    rerun = build_rerun_command(report, cause)
+    return [*seen, rerun] if rerun else seen
 
 
 def _list_for_unfailed(report: JobReport, cause: RootCause | None) -> list[NextCommand]:
@@ -87,8 +105,11 @@ def _build_logs(report: JobReport, cause: RootCause) -> NextCommand:
     return NextCommand(f"tony logs {report.job} {cause.root_task}{session}", "its whole output")
 
 
-def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand:
-    """Return the command that runs a failed job again: as it was, once corrected, or with a change that may help."""
+def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand | None:
+    """Return the command that runs a failed job again: as it was, once corrected, or with a change that may help.
+
+    None if that would repeat the failure: of a command that cannot be started, and that no job file has.
+    """
     rerun = f"tony rerun {report.job}"
     changes = _list_changes(cause.patch)
     if changes:
@@ -101,6 +122,8 @@ def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand:
         return NextCommand(f"{rerun} --env PYTHONFAULTHANDLER=1", "run it again, to see the line of Python")
     if cause.retry and cause.class_ in _PASSING_KINDS:
         return NextCommand(rerun, "run it again as it was (it may pass)")
+    if cause.class_ is FailureKind.LAUNCH and not report.job_file:
+        return None
     return _build_resubmission(report)
 
 
@@ -116,6 +139,8 @@ def _list_changes(patch: Sequence[str]) -> list[str]:
     try:
         settings = list(_list_leaves(tomllib.loads("\n".join(patch))))
     except (tomllib.TOMLDecodeError, RecursionError):
+        return []
+    if any(name == "source" for name, _ in settings):  # a path of the job file's folder
         return []
     return [f"--set {shlex.quote(f'{name}={value}')}" for name, value in settings]
 

@@ -150,7 +150,7 @@ class JobReport:
             restarting.
         warnings: what is suspicious although nothing has failed, one sentence each, at most four.
         raised_memory: roles whose tasks get more memory than the job file says.
-        job_file: its path as the user gave it; empty if there was none.
+        job_file: its absolute path; empty if there was none, or options were given in addition.
         queue: the job's queue; empty if it names none.
         used: resources used so far; None if not known.
         viewers, editors: who may view it, and change it, besides its owner: users, `@groups`, `*` for all users.

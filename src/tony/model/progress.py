@@ -80,10 +80,12 @@ class Resumption:
     Attributes:
         first_step: the first that it reported.
         reached: the highest step of the attempts before.
+        earliest: the first step of the first attempt.
     """
 
     first_step: float
     reached: float
+    earliest: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

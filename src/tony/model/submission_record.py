@@ -25,7 +25,7 @@ class JobRecord:
         framework_module: location of the framework's adapter, "module:Class".
         framework_path: folder to add to sys.path for it; None for built-in ones.
         sources: dotted key -> where it was set, for every value that is not a default.
-        job_file: its path as the user gave it; empty if there was none.
+        job_file: its absolute path; empty if there was none, or options were given in addition.
         masked: dotted keys of the values with secrets: masked in every copy of the record but the AM's.
     """
 

@@ -48,7 +48,7 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
         if as_json:
             _print_as_json(report, progress)
         else:
-            _show(report, events, progress=progress)
+            _show(report, events, progress=progress, portal=portal)
         return
     home, name = job_id(job)
     try:
@@ -112,6 +112,7 @@ def _show(
     events: EventSource,
     alone: Sequence[tuple[int, str]] | None = None,
     progress: JobProgress | None = None,
+    portal: str | None = None,
 ) -> None:
     if alone is None:
         alone = find_lone_restarts(events, report)
@@ -120,7 +121,7 @@ def _show(
         from tony.cli.text.metric_values import format_progress  # late: only running jobs have progress
 
         sentence = format_progress(progress)
-    say_all(format_status(report, find_columns(), find_further_sessions(events, report), alone, sentence))
+    say_all(format_status(report, find_columns(), find_further_sessions(events, report), alone, sentence, portal))
 
 
 def _show_last_known(home: Home, name: str, error: ConnectionFailedError, *, shown: bool) -> ConnectionFailedError:

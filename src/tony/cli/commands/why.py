@@ -35,9 +35,9 @@ def command(job: str, explain: bool, portal: str | None, as_json: bool) -> None:
         say_all(
             escape(sentence) for sentence in (report.waiting, report.stragglers, *format_warnings(report)) if sentence
         )
-        say_all(map(escape, format_next_commands(list_next_commands(report, None))))
+        say_all(map(escape, format_next_commands(list_next_commands(report, None, portal=portal))))
     else:
-        say_all(format_root_cause(report, root_cause, is_past=past is not None))
+        say_all(format_root_cause(report, root_cause, is_past=past is not None, portal=portal))
         if explain:
             say_all(format_rules(root_cause))
 

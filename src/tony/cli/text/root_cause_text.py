@@ -16,11 +16,14 @@ from tony.model.own_rule import OWN_RULES
 _SHOWN_RANGES = 5
 
 
-def format_root_cause(report: JobReport, root_cause: RootCause, *, is_past: bool = False) -> Sequence[str]:
+def format_root_cause(
+    report: JobReport, root_cause: RootCause, *, is_past: bool = False, portal: str | None = None
+) -> Sequence[str]:
     """Return the root task and its kind of failure, the evidence, its consequences, the decision, and what to do.
 
     Args:
         is_past: the job has restarted since.
+        portal: address of the portal that the report comes from.
     """
     failed = f"; session {root_cause.session} failed" if is_past else ""
     lines = [f"{format_outcome(report)}{failed}: {root_cause.reason}", f"  Kind: {root_cause.class_.value}"]
@@ -30,8 +33,8 @@ def format_root_cause(report: JobReport, root_cause: RootCause, *, is_past: bool
     lines += [*format_decision(root_cause), *format_advice(root_cause)]
     if is_past and report.resumption:
         lines.append(f"  Session {report.session} {report.resumption}")
-    commands = list_next_commands(report, root_cause)
-    return lines + format_next_commands([each for each in commands if each.command != f"tony why {report.job}"])
+    commands = list_next_commands(report, root_cause, portal=portal)
+    return lines + format_next_commands([each for each in commands if not each.command.startswith("tony why ")])
 
 
 def format_rules(root_cause: RootCause) -> Sequence[str]:

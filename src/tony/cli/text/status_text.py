@@ -42,6 +42,7 @@ def format_status(
     sessions: Mapping[int, str] = MappingProxyType({}),
     alone: Sequence[tuple[int, str]] = (),
     progress: str = "",
+    portal: str | None = None,
 ) -> list[str]:
     """Return the lines that `tony status` prints.
 
@@ -50,6 +51,7 @@ def format_status(
         sessions: later session -> why it began.
         alone: session, and a task that restarted alone in it, with the reason.
         progress: the progress of the job, with its slowest or stalled task.
+        portal: address of the portal that the report comes from.
     """
     now = clock.wall()
     lines = [format_headline(report, now), *format_task_table(report, now, columns), *_format_sizes(report)]
@@ -61,7 +63,7 @@ def format_status(
         lines += ["", escape(sentence)]
     if report.warnings:
         lines += ["", *(escape(line) for line in format_warnings(report))]
-    failure_lines = format_report(report) if report.state.ended else []
+    failure_lines = format_report(report, portal) if report.state.ended else []
     if failure_lines:
         lines += ["", *(escape(line) for line in failure_lines)]
     elif report.failure is not None:
@@ -70,7 +72,7 @@ def format_status(
         lines += ["", escape(f"{first}{report.failure.reason}")]
     if not failure_lines and not (report.failure and report.failure.failure_class is FailureClass.KILLED):
         cause = find_past_root_cause(report) or build_root_cause(report)
-        lines += map(escape, format_next_commands(list_next_commands(report, cause)))
+        lines += map(escape, format_next_commands(list_next_commands(report, cause, portal=portal)))
     return lines
 
 
