@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tony.core import sentences
@@ -14,7 +14,7 @@ from tony.core.state import RoleState, State, Task
 from tony.diagnosis.bug_line import find_executor_bug
 from tony.diagnosis.failure_diagnosis import diagnose
 from tony.model.actor import Actor
-from tony.model.diagnosis import Diagnosis, EvidenceLine, LineMeaning, strip_modules
+from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning, strip_modules
 from tony.model.failure import (
     AllocationFacts,
     ClusterKill,
@@ -29,6 +29,7 @@ from tony.model.failure import (
     MessageFacts,
     TimeoutFacts,
 )
+from tony.model.ids import TaskId, format_task_ranges
 from tony.model.job_spec import TimeoutAfter
 from tony.model.log_name import ERR, STACKS, LogName
 from tony.model.program_exit import ExitReason, ExitStatus
@@ -43,6 +44,13 @@ _CAUSES: Mapping[ExitReason, FailureCause] = {
 
 #: Characters of the decisive line in a sentence.
 _MAX_REASON_CHARACTERS = 200
+#: Ranges of tasks (`worker:0-6`) in a sentence.
+_MAX_TASK_RANGES = 3
+#: Advice for a task that has ended while the others wait for it.
+UNEVEN_ADVICE = (
+    "let all tasks make the same number of steps (with uneven data: Join, drop_last, or a sampler that pads); "
+    "the errors of the others follow from this"
+)
 #: Seconds for which a program that hangs after an error may print more about it.
 _TRAILING_OUTPUT_SECONDS = 5.0
 
@@ -98,6 +106,21 @@ def failure_from_missing_peer(state: State, task: Task, peer_failure: Failure, a
     failure = failure_from_task(state, task, FailureCause.PROGRAM, FailureClass.USER, facts, at)
     kind, advice = peer_failure.diagnosis.kind, peer_failure.diagnosis.advice
     return replace(failure, diagnosis=Diagnosis(kind=kind, meaning=LineMeaning.CAUSE, retry=True, advice=advice))
+
+
+def failure_from_early_end(state: State, task: Task, peers: Sequence[TaskId]) -> Failure:
+    """Return the failure of a task that ended with exit code 0 while others still computed, which failed then."""
+    assert task.status and task.ended_at is not None
+    names = format_task_ranges(peers, _MAX_TASK_RANGES)
+    facts, status = (
+        ExitFacts(exit_message=f"it ended with exit code 0 while {names} still computed"),
+        replace(task.status, evidence=()),
+    )
+    user, program = FailureClass.USER, FailureCause.PROGRAM
+    failure = failure_from_task(state, task, program, user, facts, task.ended_at, status=status)
+    # not `rendezvous`: the tasks had found each other, and would part at the same place again
+    diagnosis = Diagnosis(kind=FailureKind.USER_CODE, meaning=LineMeaning.CAUSE, retry=False, advice=UNEVEN_ADVICE)
+    return replace(failure, diagnosis=diagnosis)
 
 
 def failure_from_memory_limit(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.core.simulated import started
-from tests.core.specs import roles, task, workers
+from tests.core.specs import OK, roles, task, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core.actions import ReportFailure
@@ -131,3 +131,65 @@ def test_a_task_that_failed_by_itself_meanwhile_is_the_root_cause() -> None:
     simulation.exit(task("worker:1"), exit_with("python-code"))
     simulation.settle()
     assert simulation.failure.task == task("worker:1")
+
+
+def end_early(rule: str, after: float = 0.0, ago: float = 0.0) -> Simulation:
+    """End worker:1 with exit code 0, and some seconds later worker:0 and worker:2 with an error."""
+    simulation = started(workers(3))
+    simulation.exit(task("worker:1"), OK)
+    simulation.run()
+    simulation.now += after
+    for name in ("worker:0", "worker:2"):
+        simulation.exit(task(name), exit_with(rule, ago))
+    simulation.settle()
+    return simulation
+
+
+@pytest.mark.parametrize(
+    ("rule", "after", "ago"), [(CLOSED, 1.0, 0.0), (CLOSED, 1.0, 3.0), (TIMED_OUT, 0.0, 0.0), (TIMED_OUT, 1801.0, 0.0)]
+)
+def test_a_task_that_ended_with_0_while_its_peers_computed_is_the_root_cause(
+    rule: str, after: float, ago: float
+) -> None:
+    """Its peers may notice that before it has ended altogether."""
+    found = end_early(rule, after, ago).failure
+    assert found.task == task("worker:1")
+    assert found.exit_code == 0
+    assert set(found.consequences) == {task("worker:0"), task("worker:2")}
+    assert found.diagnosis
+    assert found.diagnosis.kind is FailureKind.USER_CODE
+    assert not found.diagnosis.retry
+    assert mentions(found.reason, "worker:1", "exit code 0", "worker:0", "worker:2")
+    assert mentions(found.diagnosis.advice, "drop_last")
+
+
+@pytest.mark.parametrize(("rule", "after"), [(CLOSED, 60.0), (TIMED_OUT, 36000.0), ("python-code", 0.0)])
+def test_a_task_that_succeeded_long_before_or_without_effect_is_not_blamed(rule: str, after: float) -> None:
+    assert end_early(rule, after).failure.task == task("worker:0")
+
+
+def test_a_task_that_succeeded_is_not_blamed_if_most_others_continue() -> None:
+    simulation = started(workers(5))
+    simulation.exit(task("worker:1"), OK)
+    simulation.exit(task("worker:0"), exit_with(CLOSED))
+    simulation.settle()
+    assert simulation.failure.task == task("worker:0")
+
+
+@pytest.mark.parametrize("name", ["chief", "ps", "evaluator"])
+def test_a_task_of_another_role_may_end_before_the_others(name: str) -> None:
+    simulation = started(roles(**{name: Role(), "worker": Role(instances=2)}))
+    simulation.exit(task(f"{name}:0"), OK)
+    for index in range(2):
+        simulation.exit(task(f"worker:{index}"), exit_with(CLOSED))
+    simulation.settle()
+    assert simulation.failure.task == task("worker:0")
+
+
+def test_an_early_end_is_not_repeated_by_a_restart() -> None:
+    simulation = started(replace(workers(2), max_restarts=3))
+    simulation.exit(task("worker:1"), OK)
+    simulation.exit(task("worker:0"), exit_with(CLOSED))
+    simulation.settle()
+    assert simulation.failure.task == task("worker:1")
+    assert simulation.app.state.session == 1

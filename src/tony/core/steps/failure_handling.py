@@ -22,6 +22,12 @@ from tony.model.states import JobState, TaskState
 ROOT_CAUSE_WAIT_SECONDS = 3.0
 #: Kinds of consequences that say that a peer did not come, not that it went away.
 _WAITING_KINDS = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
+#: Kinds of consequences that a peer that has ended may have.
+_PEER_KINDS = _WAITING_KINDS | {FailureKind.NETWORK}
+#: Seconds from the end of a task to the first error of its peers: of connections that it closed, and of time limits,
+#: which are half an hour at most where programs do not set them.
+_CLOSED_SECONDS = 5.0
+_WAITED_SECONDS = 3600.0
 
 
 def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
@@ -43,9 +49,11 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
         state.tolerated.append(failure)
         fail_all_tasks(ctx)
         return
-    if failure.is_consequence and not state.failures and _has_running_peer(state, task):
+    if failure.is_consequence and not state.failures:
         state.suspects.append(failure)
-        if Deadline(DeadlineKind.ROOT_CAUSE) not in state.timers:
+        if not _has_running_peer(state, task):
+            decide_on_suspects(ctx)
+        elif Deadline(DeadlineKind.ROOT_CAUSE) not in state.timers:
             state.timers.set(Deadline(DeadlineKind.ROOT_CAUSE), ctx.now + ROOT_CAUSE_WAIT_SECONDS)
         return
     _take_suspects(state)
@@ -93,12 +101,43 @@ def decide_on_suspects(ctx: StepContext) -> None:
     state = ctx.state
     if not state.suspects or not state.active:
         return
-    missing = _find_missing_peer(ctx)
+    cause = _find_early_end(state) or _find_missing_peer(ctx)
     _take_suspects(state)
-    if missing:
-        state.failures.append(missing)
+    if cause:
+        state.failures.append(cause)
     failure = job_finish.select_first_failure(state.failures)
     _carry_out(ctx, failure, _decide_on_cause(state, failure))
+
+
+def _find_early_end(state: State) -> Failure | None:
+    """Return the failure of a task that ended with exit code 0 although the others still needed it.
+
+    It is of the same role as those that failed, since other roles may end early. Most of this role's tasks that had not
+    succeeded have failed, soon after its end, or because they waited for a peer: independent tasks end at any time.
+    """
+    suspects = [(failure, failure.task) for failure in state.suspects if failure.task]
+    kinds = {failure.diagnosis.kind for failure, _ in suspects if failure.diagnosis}
+    if not suspects or not kinds <= _PEER_KINDS:
+        return None
+    role = state.roles[suspects[0][1].role]
+    peers = sorted(task for _, task in suspects)
+    if role.kind is not RoleKind.TRACKED or role.name in BYSTANDERS or any(task.role != role.name for task in peers):
+        return None
+    limit = _WAITED_SECONDS if kinds <= _WAITING_KINDS else _CLOSED_SECONDS
+    earliest = min(failure.error_at for failure, _ in suspects) - limit
+    named = job_finish.find_named_tasks(state.suspects)
+    ended = [
+        (task.ended_at, task)
+        for task in role.members
+        if task.state is TaskState.SUCCEEDED
+        and task.session == state.session
+        and task.ended_at is not None
+        and task.ended_at >= earliest
+        and (not named or task.id in named)
+    ]
+    if not ended or len(peers) < role.counts[TaskState.RUNNING]:
+        return None
+    return failure_builders.failure_from_early_end(state, min(ended)[1], peers)
 
 
 def _find_missing_peer(ctx: StepContext) -> Failure | None:
