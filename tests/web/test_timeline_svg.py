@@ -166,3 +166,9 @@ def test_a_picture_of_very_much_stays_small() -> None:
     assert len(drawing.picture) < 1 << 20
     assert len(drawing.labels) == 40
     assert len(drawing.picture) == pytest.approx(len(draw(replace(line, marks=line.marks * 3)).picture), rel=0.1)
+
+
+def test_a_stall_is_no_user_request() -> None:
+    drawing = draw(gang(2, marks=(Mark(MarkerKind.STALL, 50.0, "worker:1", "no further step"),)))
+    assert "stall" in drawing.shown
+    assert "command" not in drawing.shown

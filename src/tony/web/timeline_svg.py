@@ -47,7 +47,7 @@ _SIGNS = {
     MarkerKind.DEATH: ("died", "✕"),
     MarkerKind.RESTART: ("restart", "↻"),
     MarkerKind.ATTEMPT: ("attempt", "⇄"),
-    MarkerKind.STALL: ("command", "‖"),
+    MarkerKind.STALL: ("stall", "‖"),
     MarkerKind.COMMAND: ("command", "!"),
     MarkerKind.CHECKPOINT: ("checkpoint", "◆"),
 }
