@@ -9,6 +9,7 @@ import pytest
 from tests.facts import mentions
 from tony.diagnosis.parked_threads import ParkedThread
 from tony.diagnosis.stack_groups import (
+    SOURCE_MARK,
     TaskStack,
     WaitPoint,
     describe_lone_task,
@@ -105,6 +106,22 @@ def test_a_wait_point_names_the_call_of_user_code(text: str, where: str, is_coll
     point = find_wait_point(text.replace("(queue.py", "(/usr/lib/python3.12/queue.py"))
     assert point
     assert (str(point), point.is_collective) == (where, is_collective)
+
+
+@pytest.mark.parametrize(
+    ("text", "frame", "where"),
+    [
+        (FAULTHANDLER, '  File "/job/train.py", line 90 in exchange', "all_reduce at train.py:90"),
+        (SPY, "    next_batch (/job/train (copy).py:88)", "get at train (copy).py:88"),
+    ],
+)
+def test_a_wait_point_has_the_line_of_user_code_below_its_frame(text: str, frame: str, where: str) -> None:
+    """Also if that looks like a frame."""
+    source = "lock (queue.py:3)"
+    dump = text.replace("(queue.py", "(/usr/lib/python3.12/queue.py").replace(frame, f"{frame}\n{SOURCE_MARK}{source}")
+    point = find_wait_point(dump)
+    assert str(point) == f"{where}: {source}"
+    assert str(find_odd_task([stack(0, point)]).frame) == str(point)
 
 
 @pytest.mark.parametrize("text", ["", "=== process 7: ./a.out\nfutex_wait_queue\n", "Thread 1 (idle)\n", "\x00" * 50])

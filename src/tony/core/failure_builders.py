@@ -33,7 +33,7 @@ from tony.model.ids import TaskId, format_task_ranges
 from tony.model.job_spec import TimeoutAfter
 from tony.model.log_name import ERR, STACKS, LogName
 from tony.model.program_exit import ExitReason, ExitStatus
-from tony.model.states import ENDED_TASK_STATES
+from tony.model.states import ENDED_TASK_STATES, TaskState
 
 _CAUSES: Mapping[ExitReason, FailureCause] = {
     ExitReason.MEMORY: FailureCause.MEMORY,
@@ -110,7 +110,8 @@ def failure_from_missing_peer(state: State, task: Task, peer_failure: Failure, a
 
 def failure_from_early_end(state: State, task: Task, peers: Sequence[TaskId]) -> Failure:
     """Return the failure of a task that ended with exit code 0 while others still computed, which failed then."""
-    assert task.status and task.ended_at is not None
+    assert task.status
+    assert task.ended_at is not None
     names = format_task_ranges(peers, _MAX_TASK_RANGES)
     facts, status = (
         ExitFacts(exit_message=f"it ended with exit code 0 while {names} still computed"),
@@ -205,12 +206,15 @@ def failure_from_stall(state: State, stall: Stalled, at: float) -> Failure:
     facts = MessageFacts(message=sentences.describe_stall(stall, at))
     task = state.tasks[stall.task] if stall.task else None
     if task is None:
-        return failure_from_job(state, FailureCause.HANG, FailureClass.USER, facts, at)
-    failure = failure_from_task(state, task, FailureCause.HANG, FailureClass.USER, facts, at)
-    if not stall.frame or not failure.diagnosis:
-        return failure
+        failure = failure_from_job(state, FailureCause.HANG, FailureClass.USER, facts, at)
+    else:
+        failure = failure_from_task(state, task, FailureCause.HANG, FailureClass.USER, facts, at)
+    assert failure.diagnosis
     line = EvidenceLine(stream=STACKS, number=0, text=stall.frame, ago=0.0, rule="")
-    return replace(failure, diagnosis=replace(failure.diagnosis, evidence=(line,)))
+    has_left = task is not None and task.state is TaskState.SUCCEEDED
+    advice = UNEVEN_ADVICE if has_left else f"see where each task waits: tony stacks {state.job_id}"
+    evidence = (line,) if stall.frame else ()
+    return replace(failure, diagnosis=replace(failure.diagnosis, evidence=evidence, advice=advice))
 
 
 def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:

@@ -23,6 +23,8 @@ _PROCESS = re.compile(r"^=== (?:process|and) ", re.MULTILINE)
 _THREAD = re.compile(r"^(?:Current thread|Thread) \S+")
 _SPY_FRAME = re.compile(r"^ +(?P<function>.+?) \((?P<file>.+):(?P<line>\d{1,9})\)$")
 _FAULT_FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d{1,9}) in (?P<function>.+)$')
+#: Beginning of the source line below a frame, as `stack_source` writes it; no function's name begins like that.
+SOURCE_MARK = "        > "
 #: Characters of a line of a dump from which it is no frame, and of a name in a sentence: dumps come from executors.
 _MAX_LINE_CHARACTERS = 500
 _MAX_NAME_CHARACTERS = 100
@@ -62,11 +64,12 @@ _THREAD_START = re.compile(r"^_bootstrap(?:_inner)?$")
 
 @dataclass(frozen=True, slots=True)
 class StackFrame:
-    """One call of a function."""
+    """One call of a function; `source` is that line of the file, if it is known."""
 
     function: str
     file: str
     line: int
+    source: str = ""
 
     @property
     def name(self) -> str:
@@ -109,6 +112,7 @@ class WaitPoint:
         is_device_wait: it waits for its devices, most likely because these wait for other tasks.
         is_exiting: its main program has ended, successfully or not, and other threads keep it running.
         parked: how it sleeps or waits for a lock; None if it may wait for input.
+        source: that line of the file; empty if not known.
     """
 
     function: str
@@ -118,10 +122,12 @@ class WaitPoint:
     is_device_wait: bool = False
     is_exiting: bool = False
     parked: ParkedThread | None = None
+    source: str = ""
 
     def __str__(self) -> str:
         function, file = self.function[:_MAX_NAME_CHARACTERS], basename(self.file)[:_MAX_NAME_CHARACTERS]
-        return f"{function} at {file}:{self.line}"
+        source = f": {self.source[:_MAX_NAME_CHARACTERS]}" if self.source else ""
+        return f"{function} at {file}:{self.line}{source}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +205,7 @@ def find_wait_point(text: str) -> WaitPoint | None:
         is_collective=is_collective,
         is_device_wait=is_collective and not any(frame.is_named_collective for frame in best),
         parked=find_parked_thread(own, processes, [frame.file for frame in called], innermost),
+        source=user.source,
     )
 
 
@@ -230,15 +237,24 @@ def _parse_threads(text: str) -> Sequence[list[StackFrame]]:
     """Return the frames of each thread that has any, the innermost first."""
     threads: list[list[StackFrame]] = []
     for line in text.splitlines():
-        if len(line) > _MAX_LINE_CHARACTERS:
-            continue
         if _THREAD.match(line):
             threads.append([])
+        elif threads and line.startswith(SOURCE_MARK):
+            if threads[-1]:
+                threads[-1][-1] = replace(threads[-1][-1], source=line.removeprefix(SOURCE_MARK))
         elif threads:
-            match = _FAULT_FRAME.match(line) or _SPY_FRAME.match(line)
-            if match:
-                threads[-1].append(StackFrame(match["function"], match["file"], int(match["line"])))
+            frame = parse_frame(line)
+            if frame:
+                threads[-1].append(frame)
     return [frames for frames in threads if frames]
+
+
+def parse_frame(line: str) -> StackFrame | None:
+    """Return the frame of a line of a dump; None if it is none."""
+    if len(line) > _MAX_LINE_CHARACTERS:
+        return None
+    match = _FAULT_FRAME.match(line) or _SPY_FRAME.match(line)
+    return StackFrame(match["function"], match["file"], int(match["line"])) if match else None
 
 
 def find_collective_evidence(text: str) -> CollectiveEvidence:

@@ -19,6 +19,7 @@ from tony import clock
 from tony.executor.program.collective_dump import query_ras, read_collectives
 from tony.executor.program.program_environment import MARKER, STACKS_SIGNAL, LaunchFailedError
 from tony.executor.program.spawn import Reaper, run_captured
+from tony.executor.program.stack_source import add_source_lines
 from tony.linux import process
 from tony.linux.anonymous_files import find_open_file, request_answer
 from tony.linux.files import is_changed_by_root_only
@@ -82,10 +83,11 @@ class StackDumper:
                 each = await self._dump_process(pid, deadline)
                 if each.text:
                     found.append(each)
+                    traces = await self._add_source_lines(each.text)
                     collectives = await to_thread(read_collectives, pid) if clock.monotonic() < deadline else ""
                     command, text = (
                         _escape_control_characters(mask.hide_text(shown))
-                        for shown in (command_of(pid), f"{collectives}{each.text}")
+                        for shown in (command_of(pid), f"{collectives}{traces}")
                     )
                     parts.append(f"=== process {pid}: {command[:300]}\n{text.rstrip()}\n")
             if clock.monotonic() < deadline:
@@ -116,6 +118,13 @@ class StackDumper:
             head = format_waits(waits, before, count_switches(pid))
         channels = await to_thread(wait_channel, pid)
         return _ProcessStack(channels and head + channels, "", why)
+
+    async def _add_source_lines(self, text: str) -> str:
+        """Return stack traces with source lines; without them if the disk of the work folder hangs."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISK_TIMEOUT_SECONDS):
+                return await to_thread(add_source_lines, text, self._container.work_folder)
+        return text
 
     async def _run_spy(self, pid: int) -> tuple[str, str]:
         """Return what py-spy reports, or why it cannot."""
