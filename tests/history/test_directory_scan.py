@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.fake_am import JOB, LONG_AGO, failed, job_of, recorded, succeeded
+from tests.jobs.fake_am import FAILURE, JOB, LONG_AGO, failed, job_of, recorded, succeeded
 from tony.history.directory_scan import scan
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.model.failure import FailureClass
+from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
+from tony.model.failure import FailureCause, FailureClass
 from tony.model.job_spec import JobSpec
 from tony.model.job_summary import JobHead, head_of_report
 from tony.model.state_directory import Home, JobFolder
@@ -167,3 +168,23 @@ def test_the_head_of_a_report_equals_that_of_the_summary(home: Home) -> None:
     folder = home.job(JOB)
     _, record = recorded(home)
     assert head_of_report(succeeded(folder, record)) == head()
+
+
+def test_a_hang_names_the_task_and_where_it_waits(home: Home) -> None:
+    """In the same words, whether its report or its directory is read."""
+    folder, record = recorded(home, OTHER)
+    line = EvidenceLine(stream="stacks", number=0, text="recv at train.py:88", ago=0.0, rule="")
+    found = Diagnosis(kind=FailureKind.HANG, meaning=LineMeaning.CAUSE, retry=True, evidence=(line,))
+    report = failed(folder, record, replace(FAILURE, cause=FailureCause.HANG, diagnosis=found))
+    write_summary(folder, report)
+    (listed,) = (each for each in scan(home).ended if each.job == OTHER)
+    for each in (listed, head_of_report(report)):
+        assert each.short_reason == "hang: worker:1 in recv at train.py:88"
+        assert not each.is_stalled
+
+
+def test_a_running_job_that_hangs_is_stalled(home: Home) -> None:
+    running = replace(succeeded(*recorded(home, OTHER)), state=JobState.RUNNING, waiting="no step for 41 s")
+    assert not head_of_report(running).is_stalled
+    hung = head_of_report(replace(running, stalled=True))
+    assert (hung.is_stalled, hung.short_reason) == (True, "no step for 41 s")

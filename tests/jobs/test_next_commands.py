@@ -76,6 +76,13 @@ def test_a_job_that_a_user_stopped_can_be_run_again(home: Home) -> None:
     assert commands(killed) == [f"tony rerun {JOB}"]
 
 
+def test_a_hang_has_stack_traces(home: Home) -> None:
+    report = with_failure(home, FailureKind.HANG, retry=True)
+    assert report.failure
+    hung = replace(report, failure=replace(report.failure, cause=FailureCause.HANG))
+    assert commands(hung)[0] == f"tony stacks {JOB}"
+
+
 def test_a_program_that_was_never_started_has_no_output(home: Home) -> None:
     report = with_failure(home, FailureKind.LAUNCH, retry=False)
     assert report.failure

@@ -89,6 +89,7 @@ def test_a_stall_has_a_card_with_buttons(tmp_path: Path) -> None:
     assert f">N{sentence}</p>" in card
     assert re.search(rf'href="[^"]*{task}#h-stacks">Stack traces<', card)
     assert 'data-do="restart"' in card
+    assert '<span class="badge s-stalled">running, stalled</span>' in text
     assert "tony stacks" not in text
     assert "<button data-do" not in shown(create(context), "bob")
 

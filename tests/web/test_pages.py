@@ -539,6 +539,24 @@ def test_a_job_that_restarted_says_why(tmp_path: Path) -> None:
     assert f"logs?task=worker%3A0&amp;session={failure.session}" in card
 
 
+def test_a_hang_has_the_stack_traces_of_its_session(tmp_path: Path) -> None:
+    """Those of the root task first."""
+    home = Home(tmp_path)
+    folder = keep(home, JOB)
+    _fail(folder)
+    report = _report(folder)
+    assert report.failure is not None
+    hung = replace(report.failure, cause=FailureCause.HANG, task=TaskId("worker", 1), session=2)
+    write_summary(folder, replace(report, failure=hung))
+    for name in ("worker-0.s2.t1", "worker-1.s1.t1", "worker-1.s2.t1"):
+        (folder.logs / f"{name}.stacks").write_text("train (t.py:1)")
+    text = fetch(_app(home), f"/job/{JOB}").text
+    card = text[text.index('id="failure"') : text.index('id="h-timeline"')]
+    links = re.findall(r'href="[^"]*(/api/v1/[^"]*=logs%2F)([^"]*stacks)"', card)
+    assert [name for _, name in links] == ["worker-1.s2.t1.stacks", "worker-0.s2.t1.stacks"]
+    assert fetch(_app(home), "".join(links[0])).text == "train (t.py:1)"
+
+
 def test_a_recommendation_that_answers_a_failure_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

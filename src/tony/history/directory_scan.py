@@ -16,7 +16,7 @@ from tony.history.job_record import check_version
 from tony.history.json_files import read_json
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.ids import JOB_ID
-from tony.model.job_summary import JobHead
+from tony.model.job_summary import JobHead, add_hung_task
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 
@@ -155,11 +155,11 @@ def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
 
 
 def _find_error_line(failure: Mapping[str, Json]) -> str:
-    """Return the line of output that proves a failure, as `Failure.error_line` does; empty if there is none."""
+    """Return the line of output that proves a failure, as in `head_of_report`; empty if there is none."""
     evidence = _mapping(failure, "diagnosis").get("evidence")
     first = evidence[0] if isinstance(evidence, list) and evidence else None
     text = first.get("text") if isinstance(first, Mapping) else None
-    return text if isinstance(text, str) else ""
+    return add_hung_task(text, failure.get("cause"), str(failure.get("task") or "")) if isinstance(text, str) else ""
 
 
 def _labels_and_permissions(spec: Mapping[str, Json]) -> dict[str, Json]:

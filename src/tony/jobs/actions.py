@@ -13,6 +13,7 @@ from tony.history.job_record import KillRequest, build_pending_report, record_of
 from tony.jobs import am_client
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, locate_am, send_command
 from tony.jobs.log_files import select_named_tasks
+from tony.jobs.saved_stacks import read_saved_stacks
 from tony.jobs.state_dir import get_user_name
 from tony.jobs.status import aborted_submissions, job_status
 from tony.linux.thread_pools import to_thread
@@ -189,17 +190,24 @@ async def request_stacks(
 ) -> AsyncGenerator[Stacks, None]:
     """Yield the stack traces of tasks, one task after the other; without traces the answer says why.
 
+    Of a job that has ended these are the last ones that were saved.
+
     Args:
         words: tasks such as `worker:0`, and roles; empty for all running tasks.
 
     Raises:
         UnknownJobError: there is no such job.
-        UserError: it has no such task, or has ended.
+        UserError: it has no such task, or has ended and no stack traces are saved.
         InfraError: no task is running.
         ConnectionFailedError: its AM cannot be reached.
     """
     chosen = select_named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
     report = await job_status.load_report(home, job_id)
+    saved = await to_thread(read_saved_stacks, home.job(job_id).logs, chosen) if report.state.ended else []
+    for stacks in saved:
+        yield stacks
+    if saved:
+        return
     try:
         async with aclosing(
             am_client.request_stacks(home.job(job_id), actor or get_user_name(), select_tasks(report, chosen))

@@ -76,6 +76,8 @@ class JobView(ABC):
     def stacks(self, *tasks: TaskId | str) -> AsyncGenerator[Stacks, None]:
         """Yield stack traces of every thread, one task after the other; the programs continue.
 
+        Of a job that has ended these are the last ones saved in its directory; a portal does not give them.
+
         Each has the `task`, the `text`, `how` it was taken (`py-spy`, `faulthandler`, `kernel`, or several of them),
         and the `problem`: why there is no trace, or no better one.
 
@@ -83,7 +85,7 @@ class JobView(ABC):
             tasks: such as `worker:0`, and roles for all of their tasks; none for all running tasks.
 
         Raises:
-            UserError: the job has no such task, has ended, or you may not change it.
+            UserError: the job has no such task, has ended without saved traces, or you may not change it.
             InfraError: no task is running now.
             ConnectionFailedError: its application master does not answer.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tony.model.diagnosis import strip_modules
-from tony.model.failure import FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
 
@@ -21,8 +21,8 @@ class JobHead:
         submitted, ended: seconds since 1970.
         tasks: number of tasks; None if only its scheduler knows the job.
         reason: why it failed, or what is suspicious about it, one sentence; empty otherwise.
-        error_line: the line of output that proves it; empty if there is none.
-        cause: the stable word for it, as in `Failure`; empty otherwise.
+        error_line: the line of output that proves it, of a hang with the task; empty if there is none.
+        cause: the stable word for it, as in `Failure`; `hang` of a running job that is stalled; empty otherwise.
         queue: its scheduler's queue; empty if the job names none.
         sessions: number of sessions started; restarts: number of restarts, including those of single tasks.
         gpu_hours, gb_hours: resources granted to its containers, times the hours they were allocated; a GB is 1024³
@@ -58,10 +58,17 @@ class JobHead:
     damaged: str = ""
 
     @property
+    def is_stalled(self) -> bool:
+        """True for a running job whose programs make no progress."""
+        return self.state is JobState.RUNNING and self.cause == FailureCause.HANG
+
+    @property
     def short_reason(self) -> str:
         """What is wrong with the job: the error of its program, if the reason quotes it; may be empty."""
         if self.damaged:
             return self.damaged
+        if self.state.ended and self.cause == FailureCause.HANG and self.error_line:
+            return f"hang: {self.error_line}"
         error = strip_modules(self.error_line)
         is_quoted = error and error[:_QUOTED_CHARACTERS] in self.reason
         return error if is_quoted else self.reason
@@ -82,11 +89,11 @@ def head_of_report(report: JobReport) -> JobHead:
         ended=report.ended,
         exit_code=report.exit_code,
         reason=_find_reason(report),
-        error_line=failure.error_line if failure else "",
+        error_line=_find_error_line(failure) if failure else "",
         queue=report.queue,
         tags=report.tags,
         failure_class=failure.failure_class if failure else None,
-        cause=failure.cause if failure else "",
+        cause=failure.cause if failure else FailureCause.HANG if report.stalled else "",
         sessions=report.session,
         restarts=restarts.total if restarts else 0,
         gpu_hours=used.gpu_hours if used else None,
@@ -94,6 +101,15 @@ def head_of_report(report: JobReport) -> JobHead:
         viewers=report.viewers,
         editors=report.editors,
     )
+
+
+def _find_error_line(failure: Failure) -> str:
+    return add_hung_task(failure.error_line, failure.cause, str(failure.task or ""))
+
+
+def add_hung_task(line: str, cause: object, task: str) -> str:
+    """Return the error line of a failure; of a hang it says which task is where, for lists of jobs."""
+    return f"{task} in {line}" if line and task and cause == FailureCause.HANG else line
 
 
 def _find_reason(report: JobReport) -> str:

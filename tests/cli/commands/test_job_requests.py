@@ -206,6 +206,16 @@ class TestStacks:
         assert answer.code == 2
         assert answer.err.startswith(f"tony: {actions.NO_STACKS}: job {JOB} (digits) failed ")
 
+    def test_of_a_job_that_has_ended(self, tony: Tony, home: Home) -> None:
+        """Those that were saved when it hung."""
+        folder, record = recorded(home, spec=SPEC)
+        write_summary(folder, failed(folder, record))
+        folder.logs.mkdir(exist_ok=True)
+        (folder.logs / "worker-1.s1.t1.stacks").write_text("##### 2026-01-01T00:00:00.000Z py-spy\ntrain (t.py:1)\n")
+        answer = tony("stacks", JOB)
+        assert (answer.code, answer.err) == (0, "")
+        assert mentions(answer.out, "worker:1", "2026-01-01T00:00:00.000Z", "train (t.py:1)", "worker-1.s1.t1.stacks")
+
     def test_stacks_while_the_am_disconnects(self, tony: Tony, running: Running) -> None:
         running.beside.master.deaf = 1
         answer = tony("stacks", JOB)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.core.simulated import seen, started
-from tests.core.specs import task, with_restarts, workers
+from tests.core.specs import OK, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.errors import ExitCode
@@ -59,6 +59,24 @@ def test_the_failure_names_the_task_that_the_others_wait_for() -> None:
     assert (failure.cause, failure.task, failure.session) == (FailureCause.HANG, task("worker:1"), 1)
     assert (failure.diagnosis.kind, failure.diagnosis.evidence[0].text) == (FailureKind.HANG, FRAME)
     assert cluster.finished.exit_code == ExitCode.PROGRAM_FAILED
+
+
+def test_the_advice_names_the_command_that_shows_where_the_tasks_waited() -> None:
+    cluster = stalled(OnStall.FAIL)
+    cluster.settle()
+    assert cluster.failure.diagnosis
+    assert f"tony stacks {cluster.app.state.job_id}" in cluster.failure.diagnosis.advice
+
+
+def test_tasks_that_wait_for_one_that_has_ended_need_as_many_steps() -> None:
+    cluster = started(replace(workers(2), on_stall=OnStall.FAIL))
+    cluster.exit(task("worker:1"), OK)
+    cluster.run()
+    cluster.deliver(ev.Stalled(session=1, since=0.0, what="step", reason="it has ended", task=task("worker:1")))
+    cluster.settle()
+    assert cluster.failure.task == task("worker:1")
+    assert cluster.failure.diagnosis
+    assert "drop_last" in cluster.failure.diagnosis.advice
 
 
 def test_a_stall_of_another_session_means_nothing() -> None:

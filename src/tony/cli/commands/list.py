@@ -143,12 +143,16 @@ def _show(heads: Sequence[JobHead]) -> None:
         if columns < _NARROW:
             ids = {*list_job_ids(home()), *names}
             names = {job: find_unique_suffix(job, ids) for job in names}
-            others = max(map(len, names.values())) + max(len(head.state.value) for head in heads) + 4
+            others = max(map(len, names.values())) + max(len(_format_state(head)) for head in heads) + 4
             longest_name = min(_MAX_NAME_CHARACTERS, max(len("NAME"), columns - others))
     rows = [_HEADING, *(_format_row(head, names[head.job], longest_name) for head in heads)]
     if (columns or _NARROW) < _NARROW or not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
     say_all(format_table(rows, columns, _EXPENDABLE))
+
+
+def _format_state(head: JobHead) -> str:
+    return "running, stalled" if head.is_stalled else head.state.value
 
 
 def _format_row(head: JobHead, job_id: str, longest_name: int | None) -> tuple[str, ...]:
@@ -157,7 +161,7 @@ def _format_row(head: JobHead, job_id: str, longest_name: int | None) -> tuple[s
     return (
         job_id,
         name if longest_name is None else cut(name, longest_name),
-        head.state.value,
+        _format_state(head),
         "-" if head.tasks is None else str(head.tasks),
         format_clock_time(head.submitted),
         "-" if until is None else format_duration(max(0.0, until - head.submitted)),

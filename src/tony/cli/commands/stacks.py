@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 def command(job: str, tasks: tuple[str, ...], more_tasks: tuple[str, ...], portal: str | None, as_json: bool) -> int:
     """Show stack traces of every thread of JOB's running tasks; the tasks continue.
 
+    Of a job that has ended, show the last stack traces that were saved among its logs.
+
     TASK is a task such as worker:0, or a role for all of its tasks; the default is all running tasks. Traces come from
     py-spy, Python's faulthandler, or the kernel (for programs that are not Python); the output says which. They are
     also kept among the job's logs. The exit code is 3 if no task gave a trace.

@@ -5,19 +5,27 @@ And the card of a job that makes no progress.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from markupsafe import Markup
 
 from tony.core.sentences import names_host, names_signal
+from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.failure_text import describe_other_tasks
 from tony.jobs.next_commands import NextCommand, build_rerun_command
 from tony.jobs.root_cause import CitedLine, RootCause, describe_root_cause
-from tony.model.failure import Failure, FailureClass
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport
+from tony.model.log_name import STACKS
 from tony.model.states import JobState, TaskState
 from tony.web import ansi_html
+from tony.web.pages.job_layout import Unknown, await_part
 from tony.web.request import PageRequest
+
+#: Files with stack traces that are linked; the page with all files has the others.
+_MAX_STACK_FILES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +41,7 @@ class FailureCard:
         host, signal: as far as the sentence does not name them.
         log: address of the full log; empty if there is none.
         other_tasks: the fate of the tasks that did not fail; empty while the job continues.
+        stacks: the names of the files with the stack traces of a hang, and their paths in the job directory.
         rerun: the command that runs the job again; None if it did not fail, or a user stopped it.
     """
 
@@ -47,6 +56,7 @@ class FailureCard:
     signal: str | None
     log: str
     other_tasks: str
+    stacks: Mapping[str, str]
     rerun: NextCommand | None
 
 
@@ -73,7 +83,9 @@ def build_stall_card(report: JobReport) -> StallCard | None:
     return StallCard(sentence=sentence, task=report.stalled_task or next(running, ""))
 
 
-def build_failure_card(page_request: PageRequest, report: JobReport) -> FailureCard | None:
+async def build_failure_card(
+    page_request: PageRequest, view: DirectoryJobView, report: JobReport
+) -> FailureCard | None:
     """Return the card of the failure that ended the job, or else of the one after which it restarted last."""
     failure = None if report.state is JobState.SUCCEEDED else report.failure
     is_past = failure is None
@@ -95,8 +107,22 @@ def build_failure_card(page_request: PageRequest, report: JobReport) -> FailureC
         signal=None if names_signal(failure) else failure.signal,
         log=_find_log(page_request, report, failure),
         other_tasks=describe_other_tasks(report, failure) if report.state.ended and not is_past else "",
+        stacks=await _list_stacks(view, failure),
         rerun=build_rerun_command(report, cause) if report.state is JobState.FAILED else None,
     )
+
+
+async def _list_stacks(view: DirectoryJobView, failure: Failure) -> Mapping[str, str]:
+    """Return the saved stack traces of a session that hung, those of the root task first."""
+    if failure.cause is not FailureCause.HANG:
+        return {}
+    files = await await_part(view.files())
+    if isinstance(files, Unknown):
+        return {}
+    root = f"{failure.task.role}-{failure.task.index}.s" if failure.task else ""
+    paths = [file.path for file in files if fnmatchcase(file.path, f"logs/*.s{failure.session}.t*.{STACKS}")]
+    paths.sort(key=lambda path: not (root and path.startswith(f"logs/{root}")))
+    return {path.removeprefix("logs/"): path for path in paths[:_MAX_STACK_FILES]}
 
 
 def _choose_heading(report: JobReport, *, is_past: bool, is_kill: bool) -> str:

@@ -91,7 +91,7 @@ async def render_page(page_request: PageRequest) -> Response:
     readings = await load_readings(view, report)
     table = build_task_table(report, values["record"], readings)
     values |= {
-        "card": build_failure_card(page_request, report),
+        "card": await build_failure_card(page_request, view, report),
         "stall": build_stall_card(report),
         "counts": count_states(report.tasks),
         "tasks": _select_tasks(report.tasks, table.uses),
