@@ -13,10 +13,12 @@ from tony.history.job_record import KillRequest, build_pending_report, record_of
 from tony.jobs import am_client
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, locate_am, send_command
 from tony.jobs.log_files import select_named_tasks
-from tony.jobs.saved_stacks import read_saved_stacks
+from tony.jobs.remote.log_fetcher import find_remote_submitter
+from tony.jobs.saved_stacks import fetch_saved_stacks, read_saved_stacks
 from tony.jobs.state_dir import get_user_name
 from tony.jobs.status import aborted_submissions, job_status
 from tony.linux.thread_pools import to_thread
+from tony.model.failure import FailureCause
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
@@ -203,7 +205,7 @@ async def request_stacks(
     """
     chosen = select_named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
     report = await job_status.load_report(home, job_id)
-    saved = await to_thread(read_saved_stacks, home.job(job_id).logs, chosen) if report.state.ended else []
+    saved = await _find_saved_stacks(home, report, chosen) if report.state.ended else []
     for stacks in saved:
         yield stacks
     if saved:
@@ -218,6 +220,17 @@ async def request_stacks(
         if error.no_listener:
             require_running(await job_status.load_report(home, job_id), NO_STACKS)
         raise
+
+
+async def _find_saved_stacks(home: Home, report: JobReport, chosen: frozenset[str] | None) -> Sequence[Stacks]:
+    """Return the saved stack traces of an ended job; of one on a cluster only if it hung, since a search takes time."""
+    folder = home.job(report.job)
+    saved = await to_thread(read_saved_stacks, folder.logs, chosen)
+    if not saved and report.failure and report.failure.cause is FailureCause.HANG:
+        submitter = await to_thread(find_remote_submitter, home, record_of(home, report.job))
+        if submitter:
+            saved = await fetch_saved_stacks(submitter, folder, chosen)
+    return saved
 
 
 def select_tasks(report: JobReport, chosen: frozenset[str] | None) -> list[str]:

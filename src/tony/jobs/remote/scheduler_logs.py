@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.core.events import ContainerEnded, FirstOutput, Granted
-from tony.errors import TonyError, join_lines
+from tony.errors import InfraError, TonyError, join_lines
 from tony.history import event_log
 from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
@@ -18,7 +18,7 @@ from tony.model.log_file_tail import LogFileTail
 from tony.model.log_name import STREAMS, LogName
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
-from tony.schedulers.client_interface import Submitter
+from tony.schedulers.client_interface import LogSink, Submitter
 from tony.units import format_first
 
 #: Maximum bytes of one log file of another user's job.
@@ -72,14 +72,8 @@ async def fetch_from_scheduler(
     if submitter is None:
         return False
     try:
-        async with asyncio.timeout(_SCHEDULER_TIMEOUT_SECONDS):
-            if not owner and not (folder.summary.exists() and event_log.segments(folder.path)):
-                await submitter.fetch(folder)  # for the newest events
-            containers = await to_thread(_find_ended_containers, folder)
-            await submitter.fetch_logs(folder, containers, sink, owner=owner)
-            lost = await to_thread(_find_lost_attempts, folder, sink)
-    except TimeoutError:
-        notice(f"some output may be missing: the scheduler did not provide it within {_SCHEDULER_TIMEOUT_SECONDS:g} s")
+        await fetch_files(submitter, folder, sink, owner)
+        lost = await to_thread(_find_lost_attempts, folder, sink)
     except (TonyError, OSError) as error:
         notice(f"some output may be missing: {join_lines(error)}")
     else:
@@ -88,6 +82,23 @@ async def fetch_from_scheduler(
             notice(f"nothing was kept of the output of {tasks}: its container ended before it was read")
         return not lost
     return False
+
+
+async def fetch_files(submitter: Submitter, folder: JobFolder, sink: LogSink, owner: str = "") -> None:
+    """Pass the files that the scheduler has to a sink.
+
+    Raises:
+        InfraError: it did not provide them in time, or not all.
+        TonyError, OSError: a service cannot be reached or refuses, or a file cannot be written.
+    """
+    try:
+        async with asyncio.timeout(_SCHEDULER_TIMEOUT_SECONDS):
+            if not owner and not (folder.summary.exists() and event_log.segments(folder.path)):
+                await submitter.fetch(folder)  # for the newest events
+            containers = await to_thread(_find_ended_containers, folder)
+            await submitter.fetch_logs(folder, containers, sink, owner=owner)
+    except TimeoutError:
+        raise InfraError(f"the scheduler did not provide it within {_SCHEDULER_TIMEOUT_SECONDS:g} s") from None
 
 
 def _find_lost_attempts(folder: JobFolder, sink: SchedulerLogSink) -> list[str]:
