@@ -315,4 +315,4 @@ async def test_the_job_file_is_recorded_unless_options_were_given_with_it(
     job_file = tmp_path / "job.toml"
     with_option = load(job_file, sets=["name=other"], environ={}, site_files=())
     records = [read_job(home.job(await submit(each, home, lambda notice: None))) for each in (resolved, with_option)]
-    assert [record.job_file for record in records] == [str(job_file), ""]
+    assert [record and record.job_file for record in records] == [str(job_file), ""]
