@@ -89,7 +89,7 @@ def _list_for_unfailed(report: JobReport, cause: RootCause | None) -> list[NextC
     elif report.stragglers:
         found += [NextCommand(f"tony top {job}", "the use of each task")]
     elif report.warnings and not found:
-        found += [NextCommand(f"tony logs {job}", "the whole output"), _build_resubmission(report)]
+        found += [NextCommand(f"tony logs {job}", "the whole output"), build_resubmission_command(report)]
     return found
 
 
@@ -126,10 +126,10 @@ def build_rerun_command(report: JobReport, cause: RootCause) -> NextCommand | No
         return NextCommand(rerun, "run it again as it was (it may pass)")
     if cause.class_ is FailureKind.LAUNCH and not report.job_file:
         return None
-    return _build_resubmission(report)
+    return build_resubmission_command(report)
 
 
-def _build_resubmission(report: JobReport) -> NextCommand:
+def build_resubmission_command(report: JobReport) -> NextCommand:
     """Return the command for a job whose program or job file was corrected."""
     if report.job_file:
         return NextCommand(f"tony submit {shlex.quote(report.job_file)}", "submit it again, once corrected")

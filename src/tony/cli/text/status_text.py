@@ -59,6 +59,7 @@ def format_status(
     if report.resumption:
         lines.append(escape(f"  session {report.session} {report.resumption}"))
     lines += _format_raised_memory(report)
+    progress = "" if report.stalled else progress  # of the task that the others wait for, the next sentence says more
     for sentence in filter(None, (progress, report.waiting, report.stragglers, report.unfinished)):
         lines += ["", escape(sentence)]
     if report.warnings:
@@ -188,7 +189,8 @@ def _format_restarts(report: JobReport, sessions: Mapping[int, str], alone: Sequ
 
 def format_headline(report: JobReport, now: float) -> str:
     """Return the job on one line."""
-    parts = [escape(report.job), escape(report.name), report.state.value]
+    state = f"{report.state.value}, stalled" if report.stalled else report.state.value
+    parts = [escape(report.job), escape(report.name), state]
     if report.session:
         parts.append(f"session {report.session}")
     if report.attempt > 1:

@@ -15,6 +15,7 @@ from tony.jobs.directory.shown_files import ShownFiles
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import INTERNAL_EVENTS, EventWords, name_event
 from tony.jobs.job_metrics import find_job_progress
+from tony.jobs.next_commands import build_resubmission_command
 from tony.jobs.task_use import TaskUse
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.progress import TaskProgress
@@ -92,6 +93,7 @@ async def render_page(page_request: PageRequest) -> Response:
     table = build_task_table(report, values["record"], readings)
     values |= {
         "card": await build_failure_card(page_request, view, report),
+        "resubmission": build_resubmission_command(report) if report.state.ended and report.warnings else None,
         "stall": build_stall_card(report),
         "counts": count_states(report.tasks),
         "tasks": _select_tasks(report.tasks, table.uses),
