@@ -95,14 +95,14 @@ def measure(quick: bool) -> Result:
     with Workshop() as shop:
         with SmallCluster(shop) as cluster:
             runs = _Runs(shop, cluster)
-            rounds = runs.series(1 if quick else 12)
+            rounds = runs.series(1 if quick else 12, discard=0 if quick else 2)
             lines += _lines(rounds, "", at_most(1.8), worst=3.0)
             lines += runs.first_ones(1 if quick else 6)
             lines.append(runs.uploaded())
             lines += runs.idle(1.0 if quick else 20.0)
         if not quick:
             with SmallCluster(shop, settings=[_ASYNCHRONOUS]) as cluster:
-                rounds = _Runs(shop, cluster).series(12)
+                rounds = _Runs(shop, cluster).series(12, discard=2)
                 lines += _lines(rounds, "asynchronous scheduling: ", at_most(1.0), worst=None)
     return Result(
         lines=tuple(lines),
@@ -198,9 +198,9 @@ class _Runs:
         )
         return _Submission(program, begin)
 
-    def series(self, count: int) -> Rounds:
-        """Second and later submissions."""
-        return interleaved({"tony": lambda: self._submit(self._echo).figures()}, count, discard=2)
+    def series(self, count: int, *, discard: int) -> Rounds:
+        """Second and later submissions, if some are discarded."""
+        return interleaved({"tony": lambda: self._submit(self._echo).figures()}, count, discard=discard)
 
     def first_ones(self, count: int) -> list[Line]:
         """The first submissions of a user: nothing is cached yet."""

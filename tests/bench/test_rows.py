@@ -16,14 +16,20 @@ from tests.mini_clusters import why_not
 ROOT = Path(__file__).parents[2]
 #: Rows that start a real cluster.
 NEEDS_HADOOP = ("yarn", "yarn_failures", "hdfs_log")
+#: Run by `make test-all` only: each starts a cluster of its own, as `yarn` does, whose helpers they use.
+LONG = ("yarn_failures", "hdfs_log")
 #: Always run. The types of the others are checked always; they run when the bench or what they import changed.
 ALWAYS = ("startup", "core")
 
 
-def on_change(row: str) -> pytest.MarkDecorator:
-    """Return the mark of a row: it depends on the bench and on the packages that its file imports."""
+def marks_of(row: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a row: it depends on the bench and on the packages that its file imports."""
+    if row in ALWAYS:
+        return []
+    if row in LONG:
+        return [pytest.mark.long]
     source = (ROOT / "bench" / f"{row}.py").read_text(encoding="utf-8")
-    return pytest.mark.on_change("bench", *re.findall(r"^from tony\.(\w+)", source, re.MULTILINE))
+    return [pytest.mark.on_change("bench", *re.findall(r"^from tony\.(\w+)", source, re.MULTILINE))]
 
 
 def test_every_row_is_in_the_table() -> None:
@@ -32,7 +38,7 @@ def test_every_row_is_in_the_table() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [row if row in ALWAYS else pytest.param(row, marks=on_change(row)) for row in ROWS])
+@pytest.mark.parametrize("row", [pytest.param(row, marks=marks_of(row)) for row in ROWS])
 def test_a_row_runs_alone(row: str) -> None:
     """It prints its table and keeps nothing of a sample."""
     if row in NEEDS_HADOOP and (reason := why_not()):
