@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,12 @@ def parse_modules() -> dict[str, ast.Module]:
 
 @cache
 def _list_nodes() -> list[tuple[str, ast.AST]]:
-    return [(path, node) for path, tree in parse_modules().items() for node in ast.walk(tree)]
+    gc.disable()  # else it reads the trees many times while they grow
+    try:
+        return [(path, node) for path, tree in parse_modules().items() for node in ast.walk(tree)]
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def find_nodes(kind: type[Node]) -> Iterator[tuple[str, Node]]:
