@@ -16,7 +16,7 @@ import pytest
 import tony
 from tests.change_detection import CLUSTER
 from tests.facts import mentions
-from tests.mini_clusters import Clusters, options, run_tool
+from tests.mini_clusters import options, run_tool
 from tony.errors import InfraError, UserError
 from tony.linux.process import is_alive, with_marker
 from tony.mini import conf_dir
@@ -141,19 +141,6 @@ def test_there_is_no_other_daemon(cluster: MiniCluster) -> None:
         cluster.kill("nm4")
     with pytest.raises(UserError, match="a cluster is already running"):
         cluster.start(options(), print)
-
-
-@pytest.mark.on_change(*CLUSTER)
-def test_labels(clusters: Clusters) -> None:
-    """A label is on the nodes that were named, and queues may use it."""
-    cluster = clusters.with_options(options(nodes=2, labels={"fast": "nm2"}))
-    nodes = ask(cluster, "rm.web", "/ws/v1/cluster/nodes")["nodes"]["node"]
-    assert {"127.0.1.1": None, "127.0.1.2": ["fast"]} == {
-        node["nodeHostName"]: node.get("nodeLabels") or None for node in nodes
-    }
-    cluster.restart("rm")
-    nodes = ask(cluster, "rm.web", "/ws/v1/cluster/nodes")["nodes"]["node"]
-    assert {"127.0.1.2"} == {node["nodeHostName"] for node in nodes if node.get("nodeLabels")}
 
 
 def test_a_start_and_a_stop(tmp_path: Path) -> None:

@@ -86,6 +86,18 @@ def hosts(lab: YarnLab, job: str) -> dict[str, str]:
     return {task: each["host"] for task, each in lab.tasks(job).items()}
 
 
+def test_nodes_have_their_labels(sharing: MiniCluster) -> None:
+    """Those of `tony mini start --label`, also after a restart of the ResourceManager."""
+    for restarted in (False, True):
+        if restarted:
+            sharing.restart("rm")
+        answer = send_request(sharing.state.address("rm.web"), "GET", "/ws/v1/cluster/nodes")
+        nodes = json.loads(answer)["nodes"]["node"]
+        assert {FAST: ["fast"]} == {
+            node["nodeHostName"]: labels for node in nodes if (labels := node.get("nodeLabels"))
+        }
+
+
 def test_labels(lab: YarnLab) -> None:
     """A role goes to the nodes of its label, and what has none elsewhere. That of the job holds for all of it."""
     mixed = '[roles.worker]\ninstances = 2\nnode_label = "fast"\n[roles.ps]\ninstances = 2\n'
