@@ -90,6 +90,8 @@ for step in range(1, 100_000):
     tony.progress(step)
     time.sleep(0.1)
 """
+#: tests/diagnosis/test_stack_groups.py has their stack traces.
+RECORDED = pytest.mark.long
 HEAD = """
 metrics_interval = "250ms"
 heartbeat_interval = "200ms"
@@ -102,8 +104,8 @@ framework = "{framework}"
     ("framework", "program", "python", "timeout", "instances"),
     [
         # Stack traces do not tell that a task waits in JAX's compiled code: the majority does.
-        pytest.param("jax", JAX, "python3", "30s", 3, id="jax"),
-        pytest.param("tensorflow", TENSORFLOW, "python3", "30s", 2, id="tensorflow"),
+        pytest.param("jax", JAX, "python3", "30s", 3, id="jax", marks=RECORDED),
+        pytest.param("tensorflow", TENSORFLOW, "python3", "30s", 2, id="tensorflow", marks=RECORDED),
         pytest.param(
             "pytorch",
             PYTORCH,

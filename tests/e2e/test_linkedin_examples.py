@@ -34,7 +34,7 @@ def run(lab: Lab, flags: list[str]) -> tuple[str, dict[str, str]]:
     return printed, {task: each["state"] for task, each in lab.tasks(lab.only_job()).items()}
 
 
-@pytest.mark.on_change("frameworks", "python_hooks", "examples", "config", "cli")
+@pytest.mark.long  # tests/golden/convert has the job file, test_tensorflow_parameter_server trains so
 def test_tensorflow_low_level(lab: Lab) -> None:
     """Three workers share the steps over a server that never ends; worker 0 shows the summaries at its port."""
     out = lab.root / "model"

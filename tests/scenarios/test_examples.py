@@ -224,6 +224,7 @@ def run_twice(lab: Lab, name: str, *arguments: str) -> tuple[str, set[str]]:
 
 
 @only_on("yarn", why="on local: tests/tutorials, which resume after a crash")
+@pytest.mark.long  # checkpoints are kept as in test_pytorch_continues; test_digits_with_tensorflow trains
 def test_tensorflow_continues(lab: Lab) -> None:
     """Two processes train together; both read the checkpoint. The evaluator: test_digits_with_tensorflow."""
     sets = ["--set", "roles.worker.instances=1", "--set", f"python={sys.executable}"]
@@ -235,6 +236,7 @@ def test_tensorflow_continues(lab: Lab) -> None:
 
 
 @only_on("yarn", why="on local: tests/tutorials, which resume after a crash")
+@pytest.mark.long  # checkpoints are kept as in test_pytorch_continues; test_jax trains
 def test_jax_continues(lab: Lab) -> None:
     """Two processes train together; both read the checkpoint."""
     printed, kept = run_twice(lab, "jax", "--param", "steps=50", "--set", f"python={sys.executable}")

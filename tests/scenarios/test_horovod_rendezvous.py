@@ -56,8 +56,9 @@ def expected(hosts: dict[str, list[str]]) -> dict[str, dict[str, str]]:
     }
 
 
-def test_ranks_meet_in_every_session(lab: Lab, scheduler: str) -> None:
-    """Three tasks, on local on one host; the second session finds nothing of the first.
+@only_on("local", why="sessions meet alike everywhere; on YARN, over hosts: test_ranks_meet_by_host")
+def test_ranks_meet_in_every_session(lab: Lab) -> None:
+    """Three tasks on one host; the second session finds nothing of the first.
 
     In the first one rank leaves without a word as soon as the others have left theirs.
     """
@@ -78,11 +79,12 @@ def test_ranks_meet_in_every_session(lab: Lab, scheduler: str) -> None:
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
     hosts = hosts_of(lab, ["chief:0", "worker:0", "worker:1"])
-    assert scheduler != "local" or len(hosts) == 1
+    assert len(hosts) == 1
     assert circles(printed) == expected(hosts)
     assert lab.status(lab.only_job())["session"] == 2
 
 
+@only_on("local", why="the driver is a program like any other; on YARN ranks meet in test_ranks_meet_by_host")
 def test_a_driver_of_ones_own(lab: Lab) -> None:
     """Its rendezvous server takes the place of ours, however late it comes; it is stopped when the workers are done."""
     job = lab.job(
