@@ -43,9 +43,15 @@ LONGEST = (
     "tests/failure_modes",
     "tests/bench",
     "tests/frameworks",
+    "tests/tutorials",
+    "tests/fuzz",
 )
 
+#: Their clusters are stopped when their last test has run.
+CLUSTER_GROUPS = LONGEST[:2]
+
 isolated_folder = pytest.StashKey[Path]()
+running_clusters: pytest.StashKey[Clusters] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,7 +90,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         unwanted = set(left_out)
         items[:] = [item for item in items if item not in unwanted]
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
     items.sort(key=lambda item: rank_of(group_of(item)))
 
 
@@ -100,7 +107,12 @@ def is_fast(item: pytest.Item) -> bool:
 
 
 def group_of(item: pytest.Item) -> str:
-    """The tests of one group run in one process, one after the other: a file, or all that share a cluster."""
+    """The tests of one group run in one process, one after the other: a file, or all that share a cluster.
+
+    Files whose own fixtures start the shared cluster name its group: `pytest.mark.xdist_group("shared-cluster")`.
+    """
+    if mark := item.get_closest_marker("xdist_group"):
+        return str(mark.args[0])
     fixtures = getattr(item, "fixturenames", ())
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     if "cluster" in fixtures or parameters.get("scheduler") == "yarn":  # tests/scenarios: one test for all schedulers
@@ -142,6 +154,16 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Stop the clusters after the last test of their group: idle daemons take a twentieth of a core from the rest."""
+    yield
+    found = item.config.stash.get(running_clusters, None)
+    group = group_of(item)
+    if found is not None and group in CLUSTER_GROUPS and (nextitem is None or group_of(nextitem) != group):
+        found.stop()
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash[isolated_folder], ignore_errors=True)
 
@@ -162,14 +184,14 @@ def isolate_from_user() -> Path:
 
 
 @pytest.fixture(scope="session")
-def clusters() -> Iterator[Clusters]:
+def clusters(pytestconfig: pytest.Config) -> Iterator[Clusters]:
     """Real clusters with other options than the shared one's: `clusters.with_options(options(nodes=1))`."""
     from tests.mini_clusters import Clusters, why_not
 
     reason = why_not()
     if reason:
         pytest.skip(reason)
-    found = Clusters()
+    pytestconfig.stash[running_clusters] = found = Clusters()
     yield found
     found.stop()
 

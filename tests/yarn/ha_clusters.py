@@ -6,7 +6,6 @@ The tests alone decide which is active: there is no ZooKeeper, and no controller
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-from tests.mini_clusters import options
+from tests.mini_clusters import QuickCluster, options
 from tests.yarn.lab import YarnLab, until, user
 from tony.address import parse_address
 from tony.hadoop.errors import HadoopError
@@ -28,7 +27,6 @@ from tony.mini.daemons import MiniDaemon
 from tony.mini.free_ports import choose_ports
 from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, MiniOptions
-from tony.model.state_directory import Home
 
 #: The members of each pair, as the cluster's daemons are called.
 PAIRS: Final = {"rm": ("rm", "rm2"), "nn": ("nn", "nn2")}
@@ -104,11 +102,8 @@ def paired_options() -> MiniOptions:
     return options(settings, nodes=2)
 
 
-class PairedCluster(MiniCluster):
+class PairedCluster(QuickCluster):
     """A small cluster of `paired_options`. The first of each pair is active when it has started."""
-
-    def __init__(self, home: Home) -> None:
-        super().__init__(home, os.environ)
 
     def standing(self, name: str) -> Standing | None:
         """What a member of a pair is; None if it does not answer."""

@@ -46,7 +46,12 @@ from tony.schedulers.yarn.launch_payload import RUNTIME, JobPayload, Uploaded, d
 from tony.testing import allocator_bench, conformance, container_faults
 from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_two_roles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("shared-cluster"),
+    pytest.mark.on_change(*CLUSTER),
+]
 
 FAULTS = (container_faults.LostContainer, container_faults.ContainerExitsBeforeRegistering)
 CLAUSES = [clause for clause in conformance.clauses(FAULTS) if clause != "impossible_demand_is_refused"]

@@ -35,7 +35,12 @@ from tests.yarn.legacy_cases import CASES, PYTHON, SCRIPTS, Case
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, "config", "cli")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("shared-cluster"),
+    pytest.mark.on_change(*CLUSTER, "config", "cli"),
+]
 
 
 class Old:

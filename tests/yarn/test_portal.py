@@ -28,6 +28,7 @@ from tony.model.state_directory import Home
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
+    pytest.mark.xdist_group("shared-cluster"),
     pytest.mark.on_change(*CLUSTER, "portal", "history", "jobs", "storage", "web"),
 ]
 

@@ -66,7 +66,7 @@ def main() -> int:
 @contextmanager
 def _start_cluster() -> Iterator[Path]:
     """Start a small Hadoop cluster, yield the folder with its configuration, and stop it."""
-    running = mini_clusters.Running(mini_clusters.options(), mini_clusters.ordinary)
+    running = mini_clusters.Running(mini_clusters.options(), mini_clusters.QuickCluster)
     try:
         yield running.cluster.conf
     finally:
