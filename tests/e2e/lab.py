@@ -43,15 +43,19 @@ time.sleep(3600)
 
 
 def until(condition: Callable[[], Any], what: str, ceiling: float = CEILING) -> Any:
-    """Waits until `condition()` is true; answers what it gave."""
-    deadline = time.monotonic() + ceiling
+    """Waits until `condition()` is true; answers what it gave.
+
+    Most conditions run a command, and would take a core: the longer the wait, the longer the pauses.
+    """
+    began = time.monotonic()
     while True:
         got = condition()
         if got:
             return got
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > ceiling:
             raise AssertionError(f"not within {ceiling:.0f} s: {what}")
-        time.sleep(0.02)
+        time.sleep(min(max(0.02, waited / 10), 0.5))
 
 
 class Lab:

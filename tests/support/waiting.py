@@ -30,9 +30,10 @@ def block_until(condition: Callable[[], T | None]) -> T:
     Raises:
         TimeoutError: it did not become true.
     """
-    deadline = time.monotonic() + TIMEOUT_SECONDS
+    began = time.monotonic()
     while not (found := condition()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > TIMEOUT_SECONDS:
             raise TimeoutError(f"not within {TIMEOUT_SECONDS:g} s")
-        time.sleep(0.005)
+        time.sleep(min(max(0.005, waited / 10), 0.1))
     return found
