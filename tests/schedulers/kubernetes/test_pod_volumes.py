@@ -18,7 +18,7 @@ def test_volumes_have_names_and_mount_paths() -> None:
             {
                 "/data": "pvc:data",
                 "/data/own": "pvc:data/me/x",
-                "/old": "pvc:data:ro",
+                "/old": "pvc:old:ro",
                 "/etc/conf/lr": "configMap:conf/lr",
                 "/a": "emptyDir",
                 "/b": "emptyDir:1m",
@@ -28,7 +28,7 @@ def test_volumes_have_names_and_mount_paths() -> None:
     )
     assert volumes == [
         {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}},
-        {"name": "volume-1", "persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+        {"name": "volume-1", "persistentVolumeClaim": {"claimName": "old", "readOnly": True}},
         {"name": "volume-2", "configMap": {"name": "conf"}},
         {"name": "volume-3", "emptyDir": {}},
         {"name": "volume-4", "emptyDir": {"sizeLimit": str(MIB)}},
@@ -42,6 +42,15 @@ def test_volumes_have_names_and_mount_paths() -> None:
         {"name": "volume-3", "mountPath": "/a"},
         {"name": "volume-4", "mountPath": "/b"},
         {"name": "volume-5", "mountPath": "/keys"},
+    ]
+
+
+@pytest.mark.parametrize("texts", [("pvc:data:ro", "pvc:data/me"), ("pvc:data/me", "pvc:data:ro")])
+def test_a_claim_is_one_volume_if_only_one_of_its_mounts_is_read_only(texts: tuple[str, str]) -> None:
+    volumes, mounts = build_volumes(parse_volumes(dict(zip(("/a", "/b"), texts, strict=True))))
+    assert volumes == [{"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}}]
+    assert [(mount["name"], mount.get("readOnly", False)) for mount in mounts] == [
+        ("volume-0", text.endswith(":ro")) for text in texts
     ]
 
 

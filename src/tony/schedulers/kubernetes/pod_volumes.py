@@ -46,8 +46,7 @@ class VolumeSource:
         """Return the volume of a pod, without its name."""
         match self.kind:
             case "pvc":
-                own = {"readOnly": True} if self.is_read_only else {}
-                return {"persistentVolumeClaim": {"claimName": self.name, **own}}
+                return {"persistentVolumeClaim": {"claimName": self.name}}
             case "configMap":
                 return {"configMap": {"name": self.name}}
             case "secret":
@@ -84,7 +83,12 @@ def _parse_source(path: str, text: object) -> VolumeSource:
 
 
 def build_volumes(volumes: Mapping[str, VolumeSource]) -> tuple[list[Object], list[Object]]:
-    """Return the volumes of a pod, and where they are mounted. What is mounted twice is one volume."""
+    """Return the volumes of a pod, and where they are mounted. What is mounted twice is one volume.
+
+    A claim is a read-only volume if all its mounts are, as claims of ReadOnlyMany need. Two volumes of one claim, of
+    which one is read-only, can leave a pod in ContainerCreating.
+    """
+    writable = {source.name for source in volumes.values() if source.kind == "pvc" and not source.is_read_only}
     names: dict[str, str] = {}
     built: list[Object] = []
     mounts: list[Object] = []
@@ -94,6 +98,8 @@ def build_volumes(volumes: Mapping[str, VolumeSource]) -> tuple[list[Object], li
         key = str(content) if source.name else path
         if key not in names:
             names[key] = name
+            if source.kind == "pvc" and source.name not in writable:
+                content["persistentVolumeClaim"]["readOnly"] = True
             built.append({"name": name, **content})
         mount: Object = {"name": names[key], "mountPath": path}
         mounts.append(
