@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,7 +113,7 @@ def _find_place_problems(
     yield from _find_problem(f"{place}.volumes", lambda: parse_volumes(volumes))
     for label, value in node_selector.items():
         if not isinstance(value, str):
-            message = f'the value of label {label} must be text, in quotes: "{value}".'
+            message = f'the value of label {label} must be text, in quotes: "{json.dumps(value)}".'
             yield Problem(key=f"{place}.node_selector", message=message)
 
 
