@@ -168,9 +168,30 @@ def test_a_job_that_would_be_refused_is_not_submitted(cluster: Cluster, spec: Jo
     assert not cluster.list_left()
     cluster.refused["POST", "pods"] = refuse(403, "Forbidden", "violates PodSecurity")
     assert {(each.key, "violates PodSecurity" in each.message) for each in submitter.check(spec)} == {
+        ("scheduler.kubernetes", True),
         ("roles.ps", True),
         ("roles.worker", True),
     }
+
+
+def test_the_pod_of_the_am_is_checked_as_well(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
+    """The API server accepts a Job whose pod it would refuse, such as one of an unknown priority class."""
+    default = cluster.server.answer
+
+    def answer(request: Request) -> Answer:
+        if request.target.split("?")[0].endswith("/pods") and "priorityClassName" in request.body["spec"]:
+            return refuse(403, "Forbidden", "no PriorityClass with name none was found")
+        return default(request)
+
+    cluster.server.answer = answer
+    template = {"spec": {"priorityClassName": "none"}}
+    asked = replace(spec, scheduler_settings={**spec.scheduler_settings, "am_template": template})
+    (problem,) = KubernetesSubmitter(job.home).check(asked)
+    assert problem.key == "scheduler.kubernetes"
+    assert "no PriorityClass" in problem.message
+    cluster.refused["POST", "jobs"] = refuse(422, "Invalid", "unknown field")
+    (problem,) = KubernetesSubmitter(job.home).check(asked)
+    assert "unknown field" in problem.message
 
 
 def test_a_volume_that_is_missing_is_named(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:

@@ -272,18 +272,19 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
         return absent
     record = _build_trial_record(spec)
     job = build_job(record, settings, _NO_RUNTIME)
-    trials = [("", JOBS, job)]
-    trials += [(role, PODS, _build_trial_pod(record, role, settings)) for role in spec.effective_roles]
-    problems = []
-    for role, resource, body in trials:
+    trials = [("scheduler.kubernetes", JOBS, job), ("scheduler.kubernetes", PODS, _build_trial_am_pod(job))]
+    trials += [(f"roles.{role}", PODS, _build_trial_pod(record, role, settings)) for role in spec.effective_roles]
+    problems: dict[str, Problem] = {}
+    for key, resource, body in trials:
+        if key in problems:  # the pod of a Job that is refused
+            continue
         try:
             client.create(resource, body, dry_run=True)
         except KubeApiError as error:
             if error.is_passing or "exceeded quota" in error.text:  # it waits
                 continue
-            key = f"roles.{role}" if role else "scheduler.kubernetes"
-            problems.append(Problem(key=key, message=f"the API server refuses it: {error.text}"))
-    return problems
+            problems[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
+    return [*problems.values()]
 
 
 def _build_trial_record(spec: JobSpec) -> JobRecord:
@@ -299,6 +300,17 @@ def _build_trial_record(spec: JobSpec) -> JobRecord:
         staged=StagedJob(),
         framework_module="",
     )
+
+
+def _build_trial_am_pod(job: Object) -> Object:
+    """Return the pod of a Job. The API server looks up priority and runtime classes for pods, not for Jobs."""
+    template = job["spec"]["template"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template["metadata"], "name": job["metadata"]["name"]},
+        "spec": template["spec"],
+    }
 
 
 def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings) -> Object:
