@@ -85,12 +85,23 @@ def test_a_table_of_a_site_may_be_final(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("template = 3", "scheduler.kubernetes.template = 3 (job.toml:4): expected a table, not a whole number."),
-        ("template.spec.a = [1979-05-27]", "expected a number such as 1.5, not a date."),
+        (
+            "template.spec.a = [1, 1979-05-27]",
+            ": spec.a[1]: expected text, a number, true, false, a list or a table, not a date.",
+        ),
+        ("template.spec.a.b = nan", ": spec.a.b: expected text, a number, true, false, a list or a table, not nan."),
+        ('template.spec.a = "\\u0000"', ": spec.a: text cannot contain a NUL character."),
         ("tolerations = { a = 1 }", "expected a single value, not a table."),
     ],
 )
 def test_other_values_are_refused(tmp_path: Path, text: str, expected: str) -> None:
     (error,) = list_errors(tmp_path, f"{HEAD}[scheduler.kubernetes]\n{text}\n")
+    assert expected in error
+
+
+def test_an_empty_value_in_a_table_is_named(tmp_path: Path) -> None:
+    (error,) = list_errors(tmp_path, YAML.replace("{tolerationSeconds: 30, key: gpu}", "{key: }"), name="job.yaml")
+    expected = "spec.tolerations[0].key: expected text, a number, true, false, a list or a table, not nothing."
     assert expected in error
 
 

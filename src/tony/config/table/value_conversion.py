@@ -274,19 +274,31 @@ def _ports(value: Any) -> tuple[int, int]:
 def _table(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"expected a table, not {_kind(value)}.")
-    _check_json(value)
+    for name, each in value.items():
+        _check_json(each, name)
     return value
 
 
-def _check_json(value: Any) -> None:
-    """Raise ValueError if a value is none of JSON, as dates of TOML are."""
-    if isinstance(value, Mapping | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            _check_json(each)
+def _check_json(value: Any, path: str) -> None:
+    """Raise ValueError if a value is none of JSON, as dates of TOML are.
+
+    Args:
+        path: of the value in its table: `spec.containers[0].name`.
+    """
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            _check_json(each, f"{path}.{name}")
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            _check_json(each, f"{path}[{number}]")
     elif isinstance(value, str):
-        _text(value)
-    elif not isinstance(value, bool | int):
-        _number(value)
+        try:
+            _text(value)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    elif not isinstance(value, int | float) or not math.isfinite(value):
+        found = value if isinstance(value, float) else _kind(value)
+        raise ValueError(f"{path}: expected text, a number, true, false, a list or a table, not {found}.")
 
 
 # --- lists and paths --------------------------------------------------------------------------------------------------
