@@ -74,6 +74,7 @@ def test_a_template_is_not_changed_by_a_pod_that_it_was_merged_into() -> None:
         (own(resources={"limits": {"memory": 1}}), "spec.containers[tony].resources.limits.memory", "`memory`"),
         (own(env=[{"name": "TONY_AM_ADDRESS"}]), "spec.containers[tony].env[TONY_AM_ADDRESS]", "tony itself"),
         (own(volumeMounts=[{"mountPath": "/tony/x"}]), "spec.containers[tony].volumeMounts[/tony/x]", "another path"),
+        (own(volumeMounts=[{"mountPath": "/a/../tony"}]), "spec.containers[tony].volumeMounts[/tony]", "another path"),
         (own(volumeMounts=[{"mountPath": "/"}]), "spec.containers[tony].volumeMounts[/]", "another path"),
         ({"spec": {"volumes": [{"name": "secret"}]}}, "spec.volumes[secret]", "another name"),
         ({"spec": {"containers": [{"name": "log"}]}}, "spec.containers[log]", "initContainers"),

@@ -5,6 +5,7 @@ Lists are merged by the keys that Kubernetes itself uses: `patchMergeKey` in k8s
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -31,8 +32,8 @@ _ADDED = frozenset(
     }
 )
 _OWN_CONTAINER = rf"spec\.containers\[{CONTAINER_NAME}\]"
-#: Paths that hide a folder of tony if something is mounted there.
-OWN_PATHS = rf"/*|/*{OBJECTS.parent.name}(?:/.*)?"
+#: Normal paths that hide a folder of tony if something is mounted there.
+OWN_PATHS = rf"/|{OBJECTS.parent}(?:/.*)?"
 _FURTHER_CONTAINERS = """\
 add it to `initContainers`, with restartPolicy = "Always" if it runs next to the program"""
 #: Fields that tony itself sets, and what to do instead.
@@ -126,6 +127,13 @@ def _join_terms(one: Mapping[str, Any], other: Mapping[str, Any]) -> Object:
     }
 
 
+def normalize_path(path: str) -> str:
+    """Return the path at which a container has a mount of this path: without `.`, `..` and repeated slashes."""
+    return "/" + posixpath.normpath(f"/{path}").lstrip("/")
+
+
 def _get_key(item: object, field: str) -> str:
     key = item.get(field) if isinstance(item, Mapping) else None
-    return key if isinstance(key, str) else ""
+    if not isinstance(key, str):
+        return ""
+    return normalize_path(key) if field == "mountPath" else key

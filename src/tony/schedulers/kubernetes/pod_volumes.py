@@ -10,7 +10,7 @@ from tony.errors import Problem
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, ApiResource
-from tony.schedulers.kubernetes.pod_template import OWN_PATHS
+from tony.schedulers.kubernetes.pod_template import OWN_PATHS, normalize_path
 from tony.units import parse_size
 
 _FORMS = re.compile(
@@ -64,7 +64,10 @@ def parse_volumes(volumes: Mapping[str, object]) -> Mapping[str, VolumeSource]:
 
 
 def _parse_source(path: str, text: object) -> VolumeSource:
-    if not path.startswith("/") or re.fullmatch(OWN_PATHS, path):
+    normal = normalize_path(path)
+    if normal == "/dev/shm":
+        raise ValueError(f'nothing can be mounted at "{path}": set `shm`.')
+    if not path.startswith("/") or re.fullmatch(OWN_PATHS, normal):
         raise ValueError(f'nothing can be mounted at "{path}": name an absolute path outside of /tony.')
     match = _FORMS.fullmatch(text) if isinstance(text, str) else None
     if match is None:
