@@ -1,4 +1,4 @@
-"""What the settings of a job say about its pods: those of its section, and of each role on top of them. Pure."""
+"""Settings of the pods of a job: those of its section, extended by those of each role. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOLERATION = re.compile(r"(?P<key>[^=:*]+)(?:=(?P<value>[^=:]*))?(?::(?P<effect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSettings:
-    """What holds for one kind of pods.
+    """Settings of the pods of a role, or of the AM.
 
     Attributes:
         node_selector: labels of its nodes.
@@ -41,7 +41,7 @@ class PodSettings:
 
 
 def find_am_settings(settings: KubernetesSettings) -> PodSettings:
-    """Return what holds for the AM: what holds for all pods, and its own template."""
+    """Return the settings of the AM's pod: those of all pods, and its own template."""
     return PodSettings(
         tolerations=[parse_toleration(text) for text in settings.tolerations],
         node_selector=settings.node_selector,
@@ -51,7 +51,7 @@ def find_am_settings(settings: KubernetesSettings) -> PodSettings:
 
 
 def find_task_settings(spec: JobSpec, name: str, settings: KubernetesSettings) -> PodSettings:
-    """Return what holds for the tasks of a role. Tables of the role add to those of the job, other values replace."""
+    """Return the settings of a role's pods. Tables of the role add to those of the job, other values replace."""
     roles = {each: read_role_settings(role) for each, role in spec.effective_roles.items()}
     role, own = spec.effective_roles[name], roles[name]
     key, _, value = (role.node_label or "").partition("=")
