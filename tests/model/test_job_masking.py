@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,46 @@ def test_a_record_is_redacted_everywhere() -> None:
     assert {"token": "***", "gpus": 2, "template": template} == redacted.scheduler_settings
     assert build_mask(spec).hide_text("hush-hush") == "*********"
     assert "a" == spec.env["HF_TOKEN"]
+
+
+TABLES: Sequence[tuple[dict[str, Any], dict[str, Any]]] = (
+    ({"annotations": {"api_token": "hush-hush"}}, {"annotations": {"api_token": "***"}}),
+    ({"volumeAttributes": {"password": "hush-hush"}}, {"volumeAttributes": {"password": "***"}}),
+    ({"args": ["--api-token=hush-hush", "-v"]}, {"args": ["--api-token=***", "-v"]}),
+    ({"args": ["--token", "hush-hush", "train"]}, {"args": ["--token", "***", "train"]}),
+    ({"args": ["http://me:hush-hush@host"]}, {"args": ["http://me:***@host"]}),
+    ({"env": [{"name": "A_TOKEN", "value": "hush-hush"}]}, {"env": [{"name": "A_TOKEN", "value": "***"}]}),
+)
+
+
+@pytest.mark.parametrize(("table", "shown"), TABLES)
+def test_a_secret_in_a_table_of_the_scheduler_is_masked(table: dict[str, Any], shown: dict[str, Any]) -> None:
+    """It is masked where the table is shown, and in other text."""
+    job = JobSpec(scheduler_settings={"template": {"spec": [table]}})
+    assert redact(job).scheduler_settings == {"template": {"spec": [shown]}}
+    role = JobSpec(roles={"w": Role(scheduler_settings={"kubernetes": {"template": table}})})
+    assert redact(role).roles["w"].scheduler_settings == {"kubernetes": {"template": shown}}
+    for spec in (job, role):
+        assert build_mask(spec).hide_text("a hush-hush") == "a *********"
+        assert redact(redact(spec)) == redact(spec)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"secretName": "my-secret", "claimName": "my-claim", "secretProviderClass": "my-vault"},
+        {"secretKeyRef": {"name": "my-secret", "key": "my-token"}},
+        {"topologyKey": "kubernetes.io/hostname", "matchLabelKeys": ["pod-template-hash"]},
+        {"tolerations": [{"key": "dedicated-key", "value": "ml-team", "operator": "Equal"}]},
+        {"/keys": "secret:my-keys"},
+        {"args": ["--token-file=/var/run/my-token", "--tokenizer", "gpt-2-large"]},
+        {"args": ["--token", "--verbose", "gpt-2-large"]},
+    ],
+)
+def test_a_name_in_a_table_of_the_scheduler_is_shown(table: dict[str, Any]) -> None:
+    spec = JobSpec(scheduler_settings={"template": table})
+    assert redact(spec) == spec
+    assert not build_mask(spec)
 
 
 NAMED = """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from json import dumps
 from typing import Any
@@ -36,6 +36,10 @@ _WORD = re.compile(r"[A-Za-z_]*", re.ASCII)
 _PLACE_NAME = re.compile(r"_(?:DIR|FILE|FOLDER|LOCATION|PATH)$", re.IGNORECASE | re.ASCII)
 #: The password in a URL: `https://user:PASSWORD@host`.
 PASSWORD_IN_URL = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)(?=@)")
+#: Keys in tables of scheduler settings whose values are names or paths: `secretName`, `key` of a Secret, a mount path.
+_REFERENCE = re.compile(r"/.*|key|topologyKey|.*(?:[Nn]ame|Namespace|Class|Ref|File|Path)", re.DOTALL)
+#: An argument: `--token=TEXT`, or `--token` before its text.
+_OPTION = re.compile(r"(?P<option>--?(?P<name>[A-Za-z][\w.-]*))(?:=(?P<text>.*))?", re.DOTALL | re.ASCII)
 _LINE_END = re.compile(rb"[\r\n]+")
 _HOST = re.compile(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(?=/|\?|$)")
 
@@ -259,10 +263,12 @@ def redact(spec: JobSpec) -> JobSpec:
 
 def build_mask(spec: JobSpec) -> SecretMask:
     """Build the mask of all secrets that the job itself holds."""
-    settings = {name: value for name, value in spec.scheduler_settings.items() if isinstance(value, str)}
-    tables = [spec.env, spec.container_env, spec.params, settings, *(role.env for role in spec.roles.values())]
-    own = [spec.scheduler_settings, *(role.scheduler_settings for role in spec.roles.values())]
-    tables += [{name: value} for name, value in _find_variables(own)]
+    tables = [spec.env, spec.container_env, spec.params, *(role.env for role in spec.roles.values())]
+    roles = [settings for role in spec.roles.values() for settings in role.scheduler_settings.values()]
+    for settings in (spec.scheduler_settings, *roles):
+        tables.append({name: value for name, value in settings.items() if isinstance(value, str)})
+        others = [value for value in settings.values() if not isinstance(value, str)]
+        tables += [{name: value} for name, value in _find_variables(others)]
     return SecretMask(set().union(*(find_secrets(table, spec.secret) for table in tables)))
 
 
@@ -281,34 +287,58 @@ def _mask_settings(settings: Mapping[str, SettingValue], spec: JobSpec) -> dict[
 
 
 def mask_variables(value: Any, named: Collection[str] = ()) -> Any:
-    """Return a value of a scheduler's setting for display: in tables with a name and a value, the value may be secret.
+    """Return a value of a scheduler's setting for display, with its secrets masked.
 
     Args:
         named: names that the job itself declares as secret.
     """
+    return _change_texts(value, lambda name, text: mask_secret(name, text, named))
+
+
+def _find_variables(value: Any) -> Sequence[tuple[str, str]]:
+    """Return each text in a value of a scheduler's setting, with its name."""
+    found: list[tuple[str, str]] = []
+
+    def add(name: str, text: str) -> str:
+        found.append((name, text))
+        return text
+
+    _change_texts(value, add)
+    return found
+
+
+def _change_texts(value: Any, change: Callable[[str, str], str], name: str = "") -> Any:
+    """Return a value of a scheduler's setting with each of its texts changed.
+
+    Args:
+        change: gets the name of a text, and the text. The name is that of the variable in a table with `name` and
+            `value`, of the option in a list of arguments, else the key; empty for references such as `secretName`.
+    """
+    if isinstance(value, str):
+        return change(name, value)
     if isinstance(value, Mapping):
-        masked = {name: mask_variables(item, named) for name, item in value.items()}
-        variable = _get_variable(value)
-        return masked | {"value": mask_secret(*variable, named)} if variable else masked
-    if isinstance(value, list | tuple):
-        return type(value)(mask_variables(item, named) for item in value)
-    return mask_secret("", value) if isinstance(value, str) else value
+        return {key: _change_texts(item, change, _get_text_name(value, key)) for key, item in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    changed, option = [], ""
+    for item in value:
+        if isinstance(item, str) and (match := _OPTION.fullmatch(item)):
+            option = match["name"].replace("-", "_")
+            if match["text"] is None:
+                changed.append(item)
+            else:
+                changed.append(f"{match['option']}={change(option, match['text'])}")
+                option = ""
+        else:
+            changed.append(_change_texts(item, change, option))
+            option = ""
+    return type(value)(changed)
 
 
-def _find_variables(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each variable in a value of a scheduler's setting."""
-    if isinstance(value, Mapping):
-        if variable := _get_variable(value):
-            yield variable
-        value = [*value.values()]
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _find_variables(item)
-
-
-def _get_variable(table: Mapping[str, Any]) -> tuple[str, str] | None:
-    name, value = table.get("name"), table.get("value")
-    return (name, value) if isinstance(name, str) and isinstance(value, str) else None
+def _get_text_name(table: Mapping[str, Any], key: str) -> str:
+    if key == "value" and isinstance(table.get("name"), str):
+        return str(table["name"])
+    return "" if _REFERENCE.fullmatch(key) else key
 
 
 def _mask_values(values: Mapping[str, str], spec: JobSpec, mask: SecretMask) -> dict[str, str]:
