@@ -69,6 +69,11 @@ class KubeApiError(KubeError):
         return self.status == 410 or self.reason in ("Expired", "Gone")
 
     @property
+    def is_unauthorized(self) -> bool:
+        """Return True if the server did not accept the credentials, such as a token that has just expired."""
+        return self.status == 401
+
+    @property
     def is_passing(self) -> bool:
         """Return True if the same request may succeed later: the server is busy, or is starting."""
         return self.status in (429, 500, 502, 503, 504) or self.reason in ("Timeout", "ServerTimeout", "Conflict")

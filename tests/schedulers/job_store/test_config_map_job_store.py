@@ -11,11 +11,14 @@ import pytest
 from tests.kube.fake_api import FakeApi
 from tests.kube.scripted_server import ScriptedServer
 from tony.errors import StorageError
-from tony.kube.api_client import ApiClient
+from tony.kube.api_client import ApiClient, Object
 from tony.kube.cluster_access import ClusterAccess
+from tony.kube.errors import AnswerLostError
+from tony.kube.resources import ApiResource
 from tony.model.state_directory import build_segment_name
 from tony.schedulers.job_store import config_map_job_store
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.job_store.job_objects import build_owner
 
 EVENTS = build_segment_name(1)
 
@@ -80,9 +83,7 @@ def test_every_object_belongs_to_the_job(store: ConfigMapJobStore, api: FakeApi)
     store.put("job.json", b"x")
     store.open_log(EVENTS, 0.0, 100, lambda _: None).close(60)
     for each in api.objects.values():
-        assert each["metadata"]["ownerReferences"] == [
-            {"apiVersion": "batch/v1", "kind": "Job", "name": "job-1", "uid": "owner"}
-        ]
+        assert each["metadata"]["ownerReferences"] == [build_owner("job-1", "owner")]
 
 
 def test_a_log_is_read_while_it_grows_and_fenced(store: ConfigMapJobStore, client: ApiClient, api: FakeApi) -> None:
@@ -124,3 +125,41 @@ def test_a_log_is_written_by_the_process_that_has_claimed_it(store: ConfigMapJob
     store.open_log(EVENTS, 0.0, 100, lambda _: None).close(60)
     with pytest.raises(StorageError, match="another process writes"):
         ConfigMapJobStore(client, "job-1").open_log(EVENTS, 0.0, 100, lambda _: None)
+
+
+def test_a_claim_is_repeated_with_the_same_result(store: ConfigMapJobStore) -> None:
+    """The answer to the claim may have been lost."""
+    assert [store.claim_attempt(build_segment_name) for _ in range(2)] == [1, 1]
+
+
+def test_a_log_with_a_missing_piece_is_not_read_as_a_shorter_one(store: ConfigMapJobStore, api: FakeApi) -> None:
+    changed = threading.Event()
+    log = store.open_log(EVENTS, 0.0, 1000, lambda _: changed.set())
+    for line in (b"one\n", b"two\n"):
+        changed.clear()
+        log.write(line)
+        assert changed.wait(60)
+    log.close(60)
+    api.remove("/api/v1/namespaces/ml/configmaps", f"job-1.{EVENTS}.000001")
+    with pytest.raises(StorageError, match=r"pieces of events.1.jsonl are missing"):
+        store.read(EVENTS, 0, 100)
+
+
+def test_a_file_whose_creation_was_not_confirmed_keeps_its_pieces(
+    client: ApiClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_map_job_store, "_MAX_OBJECT_BYTES", 100)
+    create = client.create
+
+    def lose_answer(resource: ApiResource, body: Object, **options: bool) -> Object:
+        created = create(resource, body, **options)
+        if body["metadata"]["name"] == "job-1.metrics.db":
+            monkeypatch.setattr(client, "create", create)
+            raise AnswerLostError("the connection broke")
+        return created
+
+    monkeypatch.setattr(client, "create", lose_answer)
+    store = ConfigMapJobStore(client, "job-1", "owner")
+    data = bytes(range(256)) * 3
+    store.put("metrics.db", data)
+    assert store.read("metrics.db", 0, 10_000) == data

@@ -7,7 +7,6 @@ event log is a row of objects `<job>.<file>.<number>` that never change (`piece_
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import time
@@ -16,9 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tony.errors import InfraError, StorageError
-from tony.kube.api_client import ApiClient, Object
-from tony.kube.errors import AnswerLostError, KubeApiError
+from tony.kube.api_client import ApiClient
+from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS, SECRETS, ApiResource
+from tony.schedulers.job_store.job_objects import PREFIX, JobObjects, get_content, get_notes
 from tony.schedulers.job_store.job_store import JobStore, LogAppender, StoredFile, build_closed_name, find_local_name
 from tony.schedulers.job_store.piece_log import EventLogPiece, PieceLog, claim_log, close_log
 
@@ -28,12 +28,9 @@ _MAX_OBJECT_BYTES = 700 << 10
 MAX_FILE_BYTES = 8 << 20
 #: Bytes of an unpacked object that another writer may have made.
 _MAX_UNPACKED_BYTES = 64 << 20
-_PREFIX = "tony.dev/"
-JOB_LABEL = f"{_PREFIX}job"
-_PART_LABEL = f"{_PREFIX}part"
-_FILE, _SIZE, _MODIFIED = f"{_PREFIX}file", f"{_PREFIX}size", f"{_PREFIX}modified"
-_VERSION, _COUNT = f"{_PREFIX}version", f"{_PREFIX}pieces"
-_NUMBER, _WRITER, _CLOSING = f"{_PREFIX}number", f"{_PREFIX}writer", f"{_PREFIX}closing"
+_FILE, _SIZE, _MODIFIED = f"{PREFIX}file", f"{PREFIX}size", f"{PREFIX}modified"
+_VERSION, _COUNT = f"{PREFIX}version", f"{PREFIX}pieces"
+_NUMBER, _WRITER, _CLOSING = f"{PREFIX}number", f"{PREFIX}writer", f"{PREFIX}closing"
 #: Names of a job's files: others, such as paths, are not ours.
 _FILE_NAME = re.compile(r"[a-z]+(?:\.\d{1,9}){0,2}(?:\.closed)?\.[a-z]+")
 #: Files with credentials.
@@ -50,7 +47,7 @@ class ConfigMapJobStore(JobStore):
 
     def __init__(self, client: ApiClient, job: str, owner: str = "") -> None:
         self.path = f"namespace {client.namespace}, ConfigMaps {job}.*"
-        self._client, self._job, self._owner = client, job, owner
+        self._client, self._objects = client, JobObjects(client, job, owner)
         self._writer = os.urandom(8).hex()
 
     def make(self) -> None:
@@ -59,7 +56,7 @@ class ConfigMapJobStore(JobStore):
     def list(self) -> Mapping[str, StoredFile]:
         found: dict[str, StoredFile] = {}
         logs: dict[str, list[Mapping[str, str]]] = {}
-        for notes in self._list_notes(CONFIG_MAPS) + self._list_notes(SECRETS):
+        for notes in self._objects.list_notes(CONFIG_MAPS) + self._objects.list_notes(SECRETS):
             name = notes.get(_FILE, "")
             if not _FILE_NAME.fullmatch(name):
                 continue
@@ -77,8 +74,8 @@ class ConfigMapJobStore(JobStore):
     def find(self, name: str) -> StoredFile | None:
         if find_local_name(name):
             return self.list().get(name)
-        found = self._get(_find_resource(name), self._name(name))
-        return None if found is None else _build_stored_file(name, _get_notes(found))
+        found = self._objects.get(_find_resource(name), name)
+        return None if found is None else _build_stored_file(name, get_notes(found))
 
     def read(self, name: str, offset: int, most: int) -> bytes | None:
         if local_name := find_local_name(name):
@@ -94,7 +91,7 @@ class ConfigMapJobStore(JobStore):
         parts = [packed[at : at + _MAX_OBJECT_BYTES] for at in range(0, len(packed), _MAX_OBJECT_BYTES)]
         version = os.urandom(4).hex()
         for number, part in enumerate(parts[1:], 1):
-            self._create(CONFIG_MAPS, f"{self._name(name)}.{version}-{number}", {_VERSION: version}, part)
+            self._objects.create(CONFIG_MAPS, f"{name}.{version}-{number}", {_VERSION: version}, part)
         notes = {
             _FILE: name,
             _SIZE: str(len(content)),
@@ -102,144 +99,92 @@ class ConfigMapJobStore(JobStore):
             _VERSION: version,
             _COUNT: str(len(parts)),
         }
-        self._replace(_find_resource(name), self._name(name), notes, parts[0])
+        before = self._objects.replace(_find_resource(name), name, notes, parts[0])
+        if before.get(_VERSION) != version:  # else it replaces what a lost answer has created
+            self._delete_pieces(name, before)
 
     def delete(self, name: str) -> None:
         resource = _find_resource(name)
-        found = self._get(resource, self._name(name))
+        found = self._objects.get(resource, name)
         if found is not None:
-            self._client.delete(resource, self._name(name))
-            self._delete_pieces(name, _get_notes(found))
+            self._objects.delete(resource, name)
+            self._delete_pieces(name, get_notes(found))
 
     def remove_drafts(self) -> None:
         pass  # pieces of a file that was never completed go with the job's objects
 
     def open_log(self, name: str, interval: float, most_waiting: int, on_durable: Callable[[int], None]) -> LogAppender:
-        pieces = _LogPieces(self, name)
+        pieces = _LogPieces(self._objects, name)
         if not claim_log(pieces, self._writer):
             raise StorageError(f"{self.path}: another process writes {name}")
         return PieceLog(pieces, self._writer, interval, most_waiting, on_durable)
 
     def take_over_log(self, name: str) -> StoredFile | None:
-        close_log(_LogPieces(self, name), self._writer)
+        close_log(_LogPieces(self._objects, name), self._writer)
         return self.find(build_closed_name(name))
 
     def is_taken_over(self, name: str) -> bool:
         return build_closed_name(name) in self.list()
 
     def is_lasting(self, error: InfraError) -> bool:
-        return isinstance(error, StorageError) or (isinstance(error, KubeApiError) and not error.is_passing)
+        if isinstance(error, KubeApiError):
+            return not error.is_passing and not error.is_unauthorized  # a token is replaced before it expires
+        return isinstance(error, StorageError)
 
     def close(self) -> None:
         self._client.close()
 
     def claim_attempt(self, build_log_name: Callable[[int], str]) -> int:
-        """Return the number of a new AM attempt: one more than the last one that has a log, and claim its log."""
+        """Return the number of a new AM attempt: one more than the last one that has a log, and claim its log.
+
+        Repeatable: a log that this object has claimed is returned again.
+        """
         while True:
-            names = {find_local_name(name) for name in self.list()}
+            notes = self._objects.list_notes(CONFIG_MAPS)
+            names = {each.get(_FILE) for each in notes if _NUMBER in each and each.get(_WRITER) != self._writer}
             number = 1
             while build_log_name(number) in names:
                 number += 1
-            if claim_log(_LogPieces(self, build_log_name(number)), self._writer):
+            if claim_log(_LogPieces(self._objects, build_log_name(number)), self._writer):
                 return number
-
-    # --- objects ------------------------------------------------------------------------------------------------------
-
-    def _name(self, file: str) -> str:
-        return f"{self._job}.{file}"
-
-    def _list_notes(self, resource: ApiResource) -> tuple[Mapping[str, str], ...]:
-        labels = {JOB_LABEL: self._job, _PART_LABEL: "record"}
-        return tuple(map(_get_notes, self._client.list(resource, labels=labels, metadata_only=True).items))
-
-    def _get(self, resource: ApiResource, name: str) -> Object | None:
-        try:
-            return self._client.get(resource, name)
-        except KubeApiError as error:
-            if error.is_missing:
-                return None
-            raise
-
-    def _build(self, resource: ApiResource, name: str, notes: Mapping[str, str], data: bytes) -> Object:
-        metadata: Object = {
-            "name": name,
-            "labels": {"app.kubernetes.io/managed-by": "tony", JOB_LABEL: self._job, _PART_LABEL: "record"},
-            "annotations": dict(notes),
-        }
-        if self._owner:
-            metadata["ownerReferences"] = [
-                {"apiVersion": "batch/v1", "kind": "Job", "name": self._job, "uid": self._owner}
-            ]
-        field = "data" if resource is SECRETS else "binaryData"
-        return {
-            "apiVersion": resource.api_version,
-            "kind": resource.kind,
-            "metadata": metadata,
-            field: {"content": base64.b64encode(data).decode()},
-        }
-
-    def _create(self, resource: ApiResource, name: str, notes: Mapping[str, str], data: bytes) -> bool:
-        """Create an object that never changes; return False if it exists."""
-        body = self._build(resource, name, notes, data) | {"immutable": True}
-        try:
-            self._client.create(resource, body)
-        except KubeApiError as error:
-            if not error.is_existing:
-                raise
-            return False
-        return True
-
-    def _replace(self, resource: ApiResource, name: str, notes: Mapping[str, str], data: bytes) -> None:
-        """Create or replace the first object of a file; the other objects of what it replaces are deleted."""
-        body = self._build(resource, name, notes, data)
-        before = self._get(resource, name)
-        if before is None:
-            try:
-                self._client.create(resource, body)
-            except AnswerLostError:
-                pass  # the patch below is right whether it was created or not
-            except KubeApiError as error:
-                if not error.is_existing:
-                    raise
-            else:
-                return
-        self._client.patch(resource, name, body)
-        if before is not None:
-            self._delete_pieces(str(notes[_FILE]), _get_notes(before))
 
     def _delete_pieces(self, file: str, notes: Mapping[str, str]) -> None:
         for number in range(1, _parse_int(notes.get(_COUNT, ""))):
-            self._client.delete(CONFIG_MAPS, f"{self._name(file)}.{notes.get(_VERSION, '')}-{number}")
+            self._objects.delete(CONFIG_MAPS, f"{file}.{notes.get(_VERSION, '')}-{number}")
 
     def _read_file(self, name: str) -> bytes | None:
         resource = _find_resource(name)
         for _ in range(3):  # it may be replaced while its pieces are read
-            first = self._get(resource, self._name(name))
+            first = self._objects.get(resource, name)
             if first is None:
                 return None
-            notes = _get_notes(first)
-            parts = [_get_content(first)]
+            notes = get_notes(first)
+            parts = [get_content(first)]
             for number in range(1, min(_parse_int(notes.get(_COUNT, "")), MAX_FILE_BYTES // _MAX_OBJECT_BYTES + 2)):
-                piece = self._get(CONFIG_MAPS, f"{self._name(name)}.{notes.get(_VERSION, '')}-{number}")
+                piece = self._objects.get(CONFIG_MAPS, f"{name}.{notes.get(_VERSION, '')}-{number}")
                 if piece is None:
                     break
-                parts.append(_get_content(piece))
+                parts.append(get_content(piece))
             else:
                 return _unpack(b"".join(parts))
         raise StorageError(f"{self.path}: pieces of {name} are missing")
 
     def _read_log(self, name: str, offset: int, most: int) -> bytes | None:
-        pieces = _LogPieces(self, name)
+        pieces = _LogPieces(self._objects, name)
         sizes = pieces.list_sizes()
         if not sizes:
             return None
+        if sizes.keys() != set(range(len(sizes))):
+            raise StorageError(f"{self.path}: pieces of {name} are missing")
         data = b""
         at = 0
         for number in sorted(sizes):
             size = sizes[number]
             if size and at + size > offset and at < offset + most:
                 piece = pieces.read(number)
-                data += piece.data[max(0, offset - at) :] if piece else b""
+                if piece is None:
+                    raise StorageError(f"{self.path}: piece {number} of {name} is missing")
+                data += piece.data[max(0, offset - at) :]
             at += size
         return data[:most]
 
@@ -247,21 +192,21 @@ class ConfigMapJobStore(JobStore):
 class _LogPieces:
     """The pieces of one event log."""
 
-    def __init__(self, store: ConfigMapJobStore, name: str) -> None:
-        self._store, self._name = store, name
+    def __init__(self, objects: JobObjects, name: str) -> None:
+        self._objects, self._name = objects, name
 
     def create(self, number: int, piece: EventLogPiece) -> bool:
         notes = {_FILE: self._name, _NUMBER: str(number), _SIZE: str(len(piece.data)), _WRITER: piece.writer}
         if piece.is_closing:
             notes[_CLOSING] = "true"
-        return self._store._create(CONFIG_MAPS, self._build_name(number), notes, zlib.compress(piece.data, 6))
+        return self._objects.create(CONFIG_MAPS, self._build_name(number), notes, zlib.compress(piece.data, 6))
 
     def read(self, number: int) -> EventLogPiece | None:
-        found = self._store._get(CONFIG_MAPS, self._build_name(number))
+        found = self._objects.get(CONFIG_MAPS, self._build_name(number))
         if found is None:
             return None
-        notes = _get_notes(found)
-        data = _unpack(_get_content(found))
+        notes = get_notes(found)
+        data = _unpack(get_content(found))
         if len(data) != _parse_int(notes.get(_SIZE, "")):
             raise StorageError(f"{self._build_name(number)} has another size than it says")
         return EventLogPiece(notes.get(_WRITER, ""), data, _CLOSING in notes)
@@ -269,27 +214,16 @@ class _LogPieces:
     def list_sizes(self) -> Mapping[int, int]:
         return {
             _parse_int(notes[_NUMBER]): _parse_int(notes.get(_SIZE, ""))
-            for notes in self._store._list_notes(CONFIG_MAPS)
+            for notes in self._objects.list_notes(CONFIG_MAPS)
             if notes.get(_FILE) == self._name and _NUMBER in notes
         }
 
     def _build_name(self, number: int) -> str:
-        return f"{self._store._name(self._name)}.{number:06d}"
+        return f"{self._name}.{number:06d}"
 
 
 def _find_resource(file: str) -> ApiResource:
     return SECRETS if file in _SECRET_FILES else CONFIG_MAPS
-
-
-def _get_notes(found: Object) -> Mapping[str, str]:
-    return found["metadata"].get("annotations") or {}
-
-
-def _get_content(found: Object) -> bytes:
-    try:
-        return base64.b64decode((found.get("binaryData") or found.get("data") or {})["content"], validate=True)
-    except (LookupError, ValueError, TypeError):
-        raise StorageError(f"{found['metadata'].get('name')} has no content") from None
 
 
 def _unpack(packed: bytes) -> bytes:

@@ -35,8 +35,9 @@ from tony.schedulers.allocator_interface import (
 )
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.enlisting_allocator import EnlistingAllocator
-from tony.schedulers.job_store.config_map_job_store import JOB_LABEL, ConfigMapJobStore
+from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
+from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL
 from tony.schedulers.job_store.output_store import MAX_OUTPUT_BYTES, OutputStore
 from tony.schedulers.job_store.record_download import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
@@ -45,7 +46,6 @@ from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.schedulers.kubernetes.manifests import (
     FAILED_EXIT_CODE,
-    PART_LABEL,
     TASK_PART,
     build_pod_name_prefix,
     build_task_pod,

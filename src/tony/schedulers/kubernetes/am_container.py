@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
+from tony import clock
+from tony.errors import InfraError
 from tony.kube.api_client import ApiClient
-from tony.kube.errors import KubeApiError
 from tony.kube.service_account import load_service_account
 from tony.model.state_directory import Home, build_segment_name
+from tony.retry import Backoff
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
@@ -16,6 +19,10 @@ from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.containers import get_variable, read_secret
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
+
+#: Seconds for which the API server may be unavailable at the start.
+_CLAIM_SECONDS = 60.0
+_BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
 
 
 class KubernetesAmContainer(AmContainer):
@@ -41,13 +48,18 @@ class KubernetesAmContainer(AmContainer):
 
     def _claim_attempt(self) -> int:
         """Return the number of this AM attempt; exit if there can be none."""
-        try:
-            attempt = self._store.claim_attempt(build_segment_name)
-        except KubeApiError as error:
-            if error.is_passing:
-                raise
-            print(f"{error}: the service account of the application master needs its Role", file=sys.stderr)
-            sys.exit(FAILED_EXIT_CODE)
+        give_up_at = clock.monotonic() + _CLAIM_SECONDS
+        for pause in _BACKOFF:
+            try:
+                attempt = self._store.claim_attempt(build_segment_name)
+                break
+            except InfraError as error:
+                if self._store.is_lasting(error):
+                    print(f"{error}: the service account of the application master needs its Role", file=sys.stderr)
+                    sys.exit(FAILED_EXIT_CODE)
+                if clock.monotonic() + pause > give_up_at:
+                    raise
+            time.sleep(pause)
         if attempt > MAX_AM_ATTEMPTS:
             print(f"the application master was started {MAX_AM_ATTEMPTS} times", file=sys.stderr)
             sys.exit(FAILED_EXIT_CODE)

@@ -13,7 +13,7 @@ from typing import Any
 from tony.model.job_spec import MIB, Resources
 from tony.model.staged_files import StagedRole
 from tony.model.submission_record import JobRecord
-from tony.schedulers.job_store.config_map_job_store import JOB_LABEL
+from tony.schedulers.job_store.job_objects import build_labels, build_owner
 from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
     AM_MODULE,
@@ -34,7 +34,7 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 Object = dict[str, Any]
 
-PART_LABEL, ROLE_LABEL = "tony.dev/part", "tony.dev/role"
+ROLE_LABEL = "tony.dev/role"
 AM_PART, TASK_PART = "am", "task"
 #: Exit code of an AM whose job has failed; with any other one but 0 it is started again.
 FAILED_EXIT_CODE = 42
@@ -151,16 +151,6 @@ def build_task_pod(
     }
     merge_template(body, pods.template)
     return body
-
-
-def build_labels(job: str, part: str) -> dict[str, str]:
-    """Return the labels of an object of a job."""
-    return {"app.kubernetes.io/managed-by": "tony", JOB_LABEL: job, PART_LABEL: part}
-
-
-def build_owner(job: str, uid: str) -> Object:
-    """Return the reference to the Job that owns an object. It needs no right to change the Job."""
-    return {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "blockOwnerDeletion": False}
 
 
 def build_pod_name_prefix(job: str, role: str) -> str:

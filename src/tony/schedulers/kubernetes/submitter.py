@@ -33,7 +33,8 @@ from tony.protocol.launch import JobCredentials
 from tony.rpc.am_address import TlsAddress, parse
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter
-from tony.schedulers.job_store.config_map_job_store import JOB_LABEL, ConfigMapJobStore
+from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL, build_labels, build_owner
 from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_ends
@@ -43,11 +44,8 @@ from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
     AM_PART,
-    PART_LABEL,
     TASK_PART,
     build_job,
-    build_labels,
-    build_owner,
     build_task_pod,
 )
 from tony.schedulers.kubernetes.object_upload import count_pieces, upload_objects
