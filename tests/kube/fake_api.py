@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -25,11 +26,13 @@ class FakeApi:
 
     Attributes:
         objects: by path of their kind and their name.
+        now: the server's clock.
         on_pod: called with each pod that was created, and with each that is to be deleted; None: pods are only objects.
     """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Object] = {}
+        self.now = 1_800_000_000.0
         self.on_pod: Callable[[Object], None] | None = None
         self._versions = itertools.count(1)
         self._lock = threading.Lock()
@@ -51,10 +54,10 @@ class FakeApi:
                 self._note("MODIFIED", path, found)
 
     def remove(self, path: str, name: str) -> None:
-        """Remove an object."""
+        """Remove an object, as a component of the cluster does."""
         with self._changed:
-            if found := self.objects.pop((path, name), None):
-                self._note("DELETED", path, found)
+            if found := self.objects.get((path, name)):
+                self._remove(path, name, found)
 
     def list_names(self, plural: str) -> list[str]:
         """Return the names of all objects of a kind."""
@@ -71,12 +74,19 @@ class FakeApi:
                 return Answer(lines=self._watch(path, int(query["resourceVersion"])))
             if request.method == "GET" and not name:
                 return self._list(path, query, metadata_only="PartialObjectMetadata" in request.headers["Accept"])
+            if request.method == "DELETE" and not name:
+                for each in self._select(path, query):
+                    self._delete(path, each["metadata"]["name"], each)
+                return Answer(body={"kind": "Status", "status": "Success"})
             found = self.objects.get((path, name))
             if found is None:
                 return refuse(404, "NotFound", f'{path} "{name}" not found')
             if request.method == "GET":
                 return Answer(body=found)
             if request.method == "DELETE":
+                uid = ((request.body or {}).get("preconditions") or {}).get("uid")
+                if uid not in (None, found["metadata"]["uid"]):
+                    return refuse(409, "Conflict", f"{name}: precondition failed: it has another uid")
                 self._delete(path, name, found)
                 return Answer(body={"kind": "Status", "status": "Success"})
             if found.get("immutable"):
@@ -91,7 +101,8 @@ class FakeApi:
             return refuse(409, "AlreadyExists", f'{path} "{name}" already exists')
         version = str(next(self._versions))
         created = copy.deepcopy(body)
-        created["metadata"] |= {"uid": f"uid-{version}", "resourceVersion": version}
+        created_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.now))
+        created["metadata"] |= {"uid": f"uid-{version}", "resourceVersion": version, "creationTimestamp": created_at}
         if not is_dry:
             self.objects[path, name] = created
             self._note("ADDED", path, created)
@@ -105,8 +116,16 @@ class FakeApi:
             self._note("MODIFIED", path, found)
             self.on_pod(copy.deepcopy(found))
         else:
-            del self.objects[path, name]
-            self._note("DELETED", path, found)
+            self._remove(path, name, found)
+
+    def _remove(self, path: str, name: str, found: Object) -> None:
+        """Remove an object, and delete what it owns."""
+        del self.objects[path, name]
+        self._note("DELETED", path, found)
+        uid = found["metadata"].get("uid")
+        for (place, other), each in list(self.objects.items()):
+            if any(owner["uid"] == uid for owner in each["metadata"].get("ownerReferences") or ()):
+                self._delete(place, other, each)
 
     def _note(self, kind: str, path: str, changed: Object) -> None:
         version = next(self._versions)
@@ -129,13 +148,18 @@ class FakeApi:
                 yield event
 
     def _list(self, path: str, query: dict[str, str], *, metadata_only: bool) -> Answer:
-        wanted = dict(pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair)
-        found = [
-            {"metadata": each["metadata"]} if metadata_only else each
-            for (place, _), each in sorted(self.objects.items())
-            if place == path and wanted.items() <= (each["metadata"].get("labels") or {}).items()
+        found = self._select(path, query)
+        items = [{"metadata": each["metadata"]} for each in found] if metadata_only else found
+        return Answer(body={"metadata": {"resourceVersion": str(next(self._versions))}, "items": copy.deepcopy(items)})
+
+    def _select(self, path: str, query: dict[str, str]) -> list[Object]:
+        labels = dict(pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair)
+        name = query.get("fieldSelector", "").removeprefix("metadata.name=")
+        return [
+            each
+            for (place, own), each in sorted(self.objects.items())
+            if place == path and name in ("", own) and labels.items() <= (each["metadata"].get("labels") or {}).items()
         ]
-        return Answer(body={"metadata": {"resourceVersion": str(next(self._versions))}, "items": found})
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Requests to a Kubernetes API server. Blocking and thread-safe.
 
 A request that the server did not take, because it is busy, is sent again after the pause that it asks for. One whose
-answer is lost is sent again if it only reads; else the caller decides, since it may have been carried out.
+answer is lost is sent again unless it creates something: the caller decides, since it may have been carried out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,6 +29,8 @@ _TIMEOUT_SECONDS = 30.0
 #: Objects in one answer to a list.
 _PAGE_SIZE = 500
 _BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
+#: Requests that do the same once or several times; changes are merged, and an object that is gone stays so.
+_REPEATABLE = frozenset({"GET", "PATCH", "DELETE"})
 #: Longest pause that a server may ask for.
 _MAX_PAUSE_SECONDS = 30.0
 
@@ -115,6 +118,25 @@ class ApiClient:
         query = {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else {}
         return self._request("POST", resource.build_path(self.namespace), what, query=query, body=body)
 
+    def create_unique(self, resource: ApiResource, body: Object) -> Object:
+        """Like `create`, for a name that no other client uses: sent again although an answer was lost."""
+        give_up_at = time.monotonic() + self._give_up_seconds
+        is_sent = False
+        for pause in _BACKOFF:
+            try:
+                return self.create(resource, body)
+            except KubeApiError as error:
+                if is_sent and error.is_existing:
+                    return self.get(resource, body["metadata"]["name"])
+                if not error.is_passing or time.monotonic() + pause > give_up_at:
+                    raise
+            except AnswerLostError:
+                if time.monotonic() + pause > give_up_at:
+                    raise
+            is_sent = True
+            time.sleep(pause)
+        raise AssertionError("delays have no end")
+
     def patch(self, resource: ApiResource, name: str, body: Object) -> Object:
         """Merge a change into an object, and return it."""
         headers = {"Content-Type": "application/merge-patch+json"}
@@ -189,9 +211,9 @@ class ApiClient:
                 answer = self._send(method, target, what, data, {**sent, **(headers or {})}).read_json()
             except KubeApiError as error:
                 wait = pause if error.retry_after is None else min(error.retry_after, _MAX_PAUSE_SECONDS)
-                # These say that nothing was done; of the other failures that may pass, those of reads are repeated.
+                # These say that nothing was done; after the other failures that may pass, it may have been.
                 is_undone = error.status == 429 or (error.is_conflict and method != "DELETE")
-                may_repeat = is_undone or (error.is_passing and method == "GET")
+                may_repeat = is_undone or (error.is_passing and not error.is_conflict and method in _REPEATABLE)
                 if not may_repeat or time.monotonic() + wait > give_up_at:
                     raise
             except UnreachableError:
@@ -200,7 +222,7 @@ class ApiClient:
                     raise
             except AnswerLostError:
                 wait = pause
-                if method != "GET" or time.monotonic() + wait > give_up_at:
+                if method not in _REPEATABLE or time.monotonic() + wait > give_up_at:
                     raise
             else:
                 if isinstance(answer, dict):
@@ -236,6 +258,11 @@ class ApiClient:
 
 #: Asks for lists without the contents of objects.
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+def parse_time(text: str) -> float:
+    """Return a time of the API, such as a creation timestamp, as seconds since 1970."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _build_selector(labels: Mapping[str, str] | None) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,6 +30,7 @@ from tony.schedulers.job_store.output_store import OutputStore
 from tony.schedulers.kubernetes import object_upload
 from tony.schedulers.kubernetes.access_rules import CLIENT_RULES
 from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.manifests import RELEASE
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.cache.object_cache import Cache
@@ -39,11 +41,19 @@ JOBS = "/apis/batch/v1/namespaces/ml/jobs"
 
 
 class Cluster:
-    """A fake API server with a kubeconfig file for it; `refused` answers some requests instead."""
+    """A fake API server with a kubeconfig file for it.
+
+    Attributes:
+        refused: answers to requests by method and kind, instead of carrying them out.
+        lost: requests that are carried out once, but not answered.
+        cut_after: the number of requests after which all others are refused.
+    """
 
     def __init__(self, server: ScriptedServer, folder: Path) -> None:
         self.api, self.server = FakeApi(), server
         self.refused: dict[tuple[str, str], Answer] = {}
+        self.lost: list[tuple[str, str]] = []
+        self.cut_after: int | None = None
         self.rules = [
             {"verbs": [*rule.verbs], "apiGroups": [rule.group], "resources": [rule.resource]} for rule in CLIENT_RULES
         ]
@@ -66,6 +76,14 @@ class Cluster:
         kind = request.target.partition("?")[0].split("/ml/")[-1].split("/")[0]
         if refusal := self.refused.get((request.method, kind)):
             return refusal
+        if self.cut_after is not None:
+            if not self.cut_after:
+                return refuse(403, "Forbidden")
+            self.cut_after -= 1
+        if (request.method, kind) in self.lost:
+            self.lost.remove((request.method, kind))
+            self.api.answer(request)
+            return Answer(is_lost=True)
         if request.target.endswith("/selfsubjectrulesreviews"):
             return Answer(status=201, body={"status": {"resourceRules": self.rules, "incomplete": False}})
         return self.api.answer(request)
@@ -118,8 +136,8 @@ def test_the_job_owns_its_secrets_and_is_released_last(cluster: Cluster, job: Pr
     assert created["spec"]["suspend"] is False
     secrets = [each for (path, _), each in cluster.api.objects.items() if path.endswith("/secrets")]
     assert [each["metadata"]["ownerReferences"][0]["uid"] for each in secrets] == [created["metadata"]["uid"]] * 3
-    last = cluster.server.requests[-1]
-    assert (last.method, last.body) == ("PATCH", {"spec": {"suspend": False}})
+    changes = [each for each in cluster.server.requests if each.method != "GET"]
+    assert (changes[-1].method, changes[-1].body) == ("PATCH", RELEASE)
 
 
 def test_tasks_do_not_get_the_secrets_of_the_am(cluster: Cluster, job: PreparedJob) -> None:
@@ -148,9 +166,71 @@ def test_nothing_is_left_of_a_submission_that_fails(
     cluster.refused[refused] = refuse(403, "Forbidden", "exceeded quota")
     with pytest.raises(KubeApiError, match="exceeded quota"):
         submit(job)
-    owned = [each for each in cluster.list_left() if "ownerReferences" not in str(each)]
-    assert (JOBS, job.record.job_id) not in cluster.api.objects
-    assert all(each.startswith(job.record.job_id) for each in owned)  # the garbage collector takes them with the Job
+    assert not cluster.list_left()
+
+
+def submit_again(job: PreparedJob, number: int) -> str:
+    """Submit the job under another id, and return that."""
+    name = f"{job.record.job_id}-{number}"
+    another = replace(job, record=replace(job.record, job_id=name))
+    submit(another)
+    return name
+
+
+def test_objects_of_a_killed_client_are_removed_by_the_next_submission(
+    cluster: Cluster, job: PreparedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever request was its last one: the job runs, or nothing is left of it."""
+
+    def count_requests(number: int) -> int:
+        before = len(cluster.server.requests)
+        submit_again(job, number)
+        return len(cluster.server.requests) - before
+
+    count_requests(0)  # sends the files
+    total = count_requests(1)
+    running = {f"{job.record.job_id}-{number}" for number in (0, 1)}
+    with monkeypatch.context() as patch:
+        patch.setattr("tony.schedulers.kubernetes.submitter._delete_job", lambda *_: None)
+        for number in range(total):
+            name = f"{job.record.job_id}-{number + 2}"
+            cluster.cut_after = number
+            with contextlib.suppress(KubeApiError):
+                submit_again(job, number + 2)
+            cluster.cut_after = None
+            created = cluster.api.objects.get((JOBS, name))
+            running |= {name} if created and not created["spec"]["suspend"] else set()
+    assert {name for name in cluster.api.list_names("jobs") if name not in running}
+    young = submit_again(job, 98)
+    assert {name for name in cluster.api.list_names("jobs") if name not in running | {young}}
+    cluster.api.now += 3600
+    last = submit_again(job, 99)
+    assert set(cluster.api.list_names("jobs")) == running | {young, last}
+    jobs = sorted(running | {young, last})
+    assert cluster.api.list_names("secrets") == sorted(f"{name}-{part}" for name in jobs for part in ("am", "env", "x"))
+
+
+@pytest.mark.parametrize("lost", [("POST", "jobs"), ("POST", "secrets"), ("POST", "configmaps"), ("PATCH", "jobs")])
+def test_a_lost_answer_does_not_fail_a_submission(cluster: Cluster, job: PreparedJob, lost: tuple[str, str]) -> None:
+    cluster.lost.append(lost)
+    submit(job)
+    assert not cluster.lost
+    assert cluster.api.objects[JOBS, job.record.job_id]["spec"]["suspend"] is False
+    assert len(cluster.list_left()) == 4
+
+
+def test_a_job_whose_submission_was_interrupted_is_ended_at_once(cluster: Cluster, job: PreparedJob) -> None:
+    """It is suspended: its time limit would never begin."""
+    submit(job)
+    name = job.record.job_id
+    label = {"metadata": {"labels": {"tony.dev/submission": "incomplete"}}, "spec": {"suspend": True}}
+    cluster.api.update(JOBS, name, label)
+    submitter = KubernetesSubmitter(job.home)
+    found = asyncio.run(submitter.application_status(name))
+    assert found
+    assert "submission" in found.note
+    asyncio.run(submitter.withdraw(job.folder, "killed by ann"))
+    assert not cluster.list_left()
 
 
 def test_files_that_are_too_large_are_refused(

@@ -11,6 +11,7 @@ from tony.kube.errors import AnswerLostError, KubeApiError
 from tony.kube.resources import SECRETS, ApiResource
 
 PREFIX = "tony.dev/"
+MANAGED_LABELS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "tony"}
 JOB_LABEL, PART_LABEL = f"{PREFIX}job", f"{PREFIX}part"
 _RECORD_PART = "record"
 _CONTENT_KEY = "content"
@@ -20,7 +21,7 @@ _MAX_REPLACEMENTS = 5
 
 def build_labels(job: str, part: str) -> dict[str, str]:
     """Return the labels of an object of a job."""
-    return {"app.kubernetes.io/managed-by": "tony", JOB_LABEL: job, PART_LABEL: part}
+    return {**MANAGED_LABELS, JOB_LABEL: job, PART_LABEL: part}
 
 
 def build_owner(job: str, uid: str) -> Object:

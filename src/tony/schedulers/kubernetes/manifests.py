@@ -35,6 +35,8 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings
 Object = dict[str, Any]
 
 ROLE_LABEL = "tony.dev/role"
+#: Label of a Job until it is released: its submission may have been interrupted.
+SUBMISSION_LABEL, INCOMPLETE = "tony.dev/submission", "incomplete"
 AM_PART, TASK_PART = "am", "task"
 #: Exit code of an AM whose job has failed; with any other one but 0 it is started again.
 FAILED_EXIT_CODE = 42
@@ -47,6 +49,8 @@ _HOST_LABEL = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 #: CPU of an AM, which is mostly idle: a tenth of a core.
 _AM_CPU = "100m"
+#: The change of a Job that starts it.
+RELEASE: Mapping[str, Any] = {"metadata": {"labels": {SUBMISSION_LABEL: None}}, "spec": {"suspend": False}}
 #: Extracts tony from the pieces of its archive, after it has checked their digest, and starts a module of it.
 _BOOT = """\
 import hashlib, io, os, sys, zipfile
@@ -61,7 +65,7 @@ os.execv(sys.executable, [sys.executable, "-I", "-S", work + "/tony/start.py", *
 
 
 def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[str, int]) -> Object:
-    """Return the Job of the AM, suspended.
+    """Return the Job of the AM, suspended and marked as incomplete; see `RELEASE`.
 
     Args:
         runtime: digest and number of pieces of tony's archive.
@@ -92,7 +96,11 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": record.job_id, "labels": labels, "annotations": {"tony.dev/name": record.spec.name}},
+        "metadata": {
+            "name": record.job_id,
+            "labels": {**labels, SUBMISSION_LABEL: INCOMPLETE},
+            "annotations": {"tony.dev/name": record.spec.name},
+        },
         "spec": {
             "suspend": True,
             "backoffLimit": MAX_AM_ATTEMPTS,

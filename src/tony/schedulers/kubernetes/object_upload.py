@@ -71,7 +71,7 @@ def _create_piece(client: ApiClient, name: str, data: bytes) -> None:
         "binaryData": {CONTENT_KEY: base64.b64encode(data).decode()},
     }
     try:
-        client.create(CONFIG_MAPS, body)
+        client.create_unique(CONFIG_MAPS, body)
     except KubeApiError as error:
         if not error.is_existing:  # another submission was faster
             raise

@@ -1,7 +1,7 @@
 """The client's half of the Kubernetes scheduler: checks, creates the objects of a job, finds the job again.
 
 The Job is created suspended and owns everything else; it is released last. So an interrupted submission leaves nothing
-that runs, and deleting the Job deletes all.
+that runs, and deleting the Job deletes all; a later submission in the namespace does that (`incomplete_jobs`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from importlib.util import find_spec
 
 from tony.errors import ConfigError, Problem, SchedulerError
-from tony.kube.api_client import ApiClient, Object
+from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.kubeconfig import KubeconfigError
 from tony.kube.resources import JOBS, PODS, SECRETS, SERVICE_ACCOUNTS
@@ -34,16 +33,18 @@ from tony.rpc.am_address import TlsAddress, parse
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
-from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL, build_labels, build_owner
+from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL, build_labels, build_owner
 from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.access_rules import find_missing_rules, format_role_command
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
     AM_PART,
+    RELEASE,
     TASK_PART,
     build_job,
     build_task_pod,
@@ -57,7 +58,6 @@ from tony.schedulers.settings_schema import load_recorded_values
 from tony.schedulers.shipping.code_archives import store_runtime
 from tony.storage.cache.object_cache import Cache
 
-_MANAGED = "app.kubernetes.io/managed-by"
 #: In dry runs, for what only a submission knows: the Job's uid, tony's archive, the AM's address.
 _UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 _NO_RUNTIME = ("0" * 64, 1)
@@ -123,7 +123,7 @@ class KubernetesSubmitter(Submitter):
         client = create_client(settings)
         with contextlib.closing(client), contextlib.ExitStack() as undo:
             upload_objects(client, paths)
-            created = client.create(JOBS, build_job(job.record, settings, runtime))
+            created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
             credentials = from_plain(
                 JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True
@@ -140,8 +140,10 @@ class KubernetesSubmitter(Submitter):
             _create_secret(client, name, f"{name}-x", payload.owner, secrets)
             variables = {key: value.encode() for key, value in job.record.spec.container_env.items()}
             _create_secret(client, name, f"{name}-env", payload.owner, variables)
-            client.patch(JOBS, name, {"spec": {"suspend": False}})
+            client.patch(JOBS, name, dict(RELEASE))
             undo.pop_all()
+            with contextlib.suppress(KubeError):  # the next submission does it
+                delete_abandoned_jobs(client, created)
 
     # --- after ----------------------------------------------------------------------------------------------------
 
@@ -169,6 +171,8 @@ class KubernetesSubmitter(Submitter):
             if failed.get("reason") == "DeadlineExceeded":  # of `withdraw`
                 return ApplicationStatus(alive=False, result=JobState.KILLED)
             return ApplicationStatus(alive=False, note=str(failed.get("message") or ""), given_up=True)
+        if is_incomplete(job):
+            return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         note = _describe_pending(pod) if pod else ""
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
 
@@ -207,7 +211,9 @@ class KubernetesSubmitter(Submitter):
         """End the Job, which stops the AM, and delete the pods of tasks; the history stays for `ttl`."""
         with contextlib.closing(self._create_client(job_id)) as client:
             with contextlib.suppress(KubeApiError):
-                client.patch(JOBS, job_id, {"spec": {"activeDeadlineSeconds": 1}})
+                job = client.patch(JOBS, job_id, {"spec": {"activeDeadlineSeconds": 1}})
+                if is_incomplete(job):  # it is suspended, so it would never end
+                    _delete_job(client, job_id, str(job["metadata"]["uid"]))
             client.delete_collection(PODS, labels={JOB_LABEL: job_id, PART_LABEL: TASK_PART})
 
     async def store_kill_request(self, folder: JobFolder) -> None:
@@ -223,8 +229,8 @@ class KubernetesSubmitter(Submitter):
 
     def _list_jobs(self) -> Sequence[ListEntry]:
         with contextlib.closing(create_client(KubernetesSettings())) as client:
-            found = client.list(JOBS, labels={_MANAGED: "tony"}).items
-        return [_build_list_entry(job) for job in found]
+            found = client.list(JOBS, labels=MANAGED_LABELS).items
+        return [_build_list_entry(job) for job in found if not is_incomplete(job)]
 
     async def fetch_logs(
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
@@ -343,7 +349,7 @@ def _create_secret(client: ApiClient, job: str, name: str, owner: str, content: 
         "immutable": True,
         "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
     }
-    client.create(SECRETS, body)
+    client.create_unique(SECRETS, body)
 
 
 def _find_am_pod(client: ApiClient, job_id: str) -> Object | None:
@@ -388,12 +394,8 @@ def _build_list_entry(job: Object) -> ListEntry:
         name=str((metadata.get("annotations") or {}).get("tony.dev/name", "")),
         state=state,
         user="",
-        submitted=_parse_time(str(metadata["creationTimestamp"])),
-        ended=_parse_time(ended) if ended and state.ended else None,
+        submitted=parse_time(str(metadata["creationTimestamp"])),
+        ended=parse_time(ended) if ended and state.ended else None,
         exit_code=0 if state is JobState.SUCCEEDED else None,
         reason=str(conditions["Failed"].get("message") or "") if state is JobState.FAILED else "",
     )
-
-
-def _parse_time(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,36 @@
+"""Jobs whose submission has not released them: it is under way, or its client was killed.
+
+They are suspended, so their TTL never begins. A later submission deletes them, with all that they own.
+"""
+
+from __future__ import annotations
+
+from tony.kube.api_client import ApiClient, Object, parse_time
+from tony.kube.resources import JOBS
+from tony.schedulers.job_store.job_objects import MANAGED_LABELS
+from tony.schedulers.kubernetes.manifests import INCOMPLETE, SUBMISSION_LABEL
+
+#: Age of a Job that is not being submitted any more. A client that was suspended for longer finds no Job to release.
+_ABANDONED_SECONDS = 600.0
+
+
+def is_incomplete(job: Object) -> bool:
+    """Return True if a Job was not released."""
+    return bool((job["metadata"].get("labels") or {}).get(SUBMISSION_LABEL) == INCOMPLETE)
+
+
+def delete_abandoned_jobs(client: ApiClient, created: Object) -> None:
+    """Delete the Jobs of submissions that were interrupted long before another Job was created.
+
+    Args:
+        created: that other Job, just created: it has the time of the server.
+
+    Raises:
+        KubeError: they cannot be listed or deleted now.
+    """
+    now = parse_time(created["metadata"]["creationTimestamp"])
+    labels = {**MANAGED_LABELS, SUBMISSION_LABEL: INCOMPLETE}
+    for job in client.list(JOBS, labels=labels, metadata_only=True).items:
+        metadata = job["metadata"]
+        if now - parse_time(metadata["creationTimestamp"]) > _ABANDONED_SECONDS:
+            client.delete(JOBS, metadata["name"], uid=metadata["uid"])
