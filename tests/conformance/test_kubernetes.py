@@ -31,6 +31,7 @@ from tony.testing import allocator_bench, conformance, container_faults
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 PODS = "/api/v1/namespaces/ml/pods"
+AM_POD = "am-pod"
 FAULTS = (
     container_faults.SlowContainer,
     container_faults.LostContainer,
@@ -71,7 +72,7 @@ class KubernetesBench(allocator_bench.Bench):
         client = self.clients[-1]
         store = ConfigMapJobStore(client, self.job_id)
         attempt = store.claim_attempt(build_segment_name)
-        return KubernetesAllocator(self.job, payload, "127.0.0.1", client, store, attempt)
+        return KubernetesAllocator(self.job, payload, AM_POD, "127.0.0.1", client, store, attempt)
 
     def _note_pod(self, pod: Object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended

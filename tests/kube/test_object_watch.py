@@ -85,6 +85,65 @@ def test_an_expired_version_leads_to_a_new_list(server: ScriptedServer, expired:
     assert sorted(found[2:]) == [("deleted", "a"), ("present", "b"), ("present", "c")]
 
 
+def test_an_object_that_came_and_went_unseen_is_reported_as_deleted(server: ScriptedServer) -> None:
+    """Its creator knows of it, but there was no stream: the pod of a task would be waited for without end."""
+    lists = [listing(5), listing(9)]
+    streams = [Answer(lines=(GONE,))]
+    changes: list[tuple[Change, str]] = []
+    client = ApiClient(ClusterAccess(server=server.url), give_up_seconds=0)
+
+    def answer(request: Request) -> Answer:
+        if "watch=1" in request.target:
+            watch.expect("b")
+            return streams[0]
+        return lists.pop(0) if len(lists) > 1 else lists[0]
+
+    def on_change(change: ObjectChange) -> None:
+        changes.append((change.change, change.content["metadata"]["name"]))
+        watch.stop()
+
+    server.answer = answer
+    watch = ObjectWatch(client, PODS, {"job": "j"}, on_change, lambda _: None)
+    watch.run()
+    client.close()
+    assert changes == [(Change.DELETED, "b")]
+
+
+def test_an_object_that_is_younger_than_the_list_is_not_missing(server: ScriptedServer) -> None:
+    client = ApiClient(ClusterAccess(server=server.url), give_up_seconds=0)
+    changes: list[tuple[Change, str]] = []
+
+    def answer(request: Request) -> Answer:
+        if "watch=1" in request.target:
+            return Answer(lines=(event("ADDED", "b", 6),))
+        watch.expect("b")
+        return listing(5)
+
+    def on_change(change: ObjectChange) -> None:
+        changes.append((change.change, change.content["metadata"]["name"]))
+        watch.stop()
+
+    server.answer = answer
+    watch = ObjectWatch(client, PODS, {"job": "j"}, on_change, lambda _: None)
+    watch.run()
+    client.close()
+    assert changes == [(Change.PRESENT, "b")]
+
+
+def test_a_server_that_stays_away_stays_in_trouble(server: ScriptedServer) -> None:
+    """After the first list, too: nothing says that it answers before it does."""
+    answers = [listing(5), Answer(is_lost=True), Answer(is_lost=True), Answer(status=503)]
+    server.answer = lambda _: answers.pop(0) if answers else Answer(lines=(event("ADDED", "b", 6),))
+    seen: list[bool] = []
+    client = ApiClient(ClusterAccess(server=server.url), give_up_seconds=0)
+    watch = ObjectWatch(
+        client, PODS, {"job": "j"}, lambda _: watch.stop(), lambda error: seen.append(error is not None)
+    )
+    watch.run()
+    client.close()
+    assert seen == [False, True, True, True, False]
+
+
 def test_trouble_is_reported_until_it_ends(server: ScriptedServer) -> None:
     lists = [Answer(is_lost=True), Answer(status=503, body={"message": "starting"}), listing(5, "a")]
     server.answer = lambda request: lists.pop(0) if lists else Answer(lines=(event("ADDED", "b", 6),))

@@ -79,15 +79,23 @@ class ApiClient:
         return self._request("GET", path, f"get {resource.plural}/{name}")
 
     def list(
-        self, resource: ApiResource, *, labels: Mapping[str, str] | None = None, metadata_only: bool = False
+        self,
+        resource: ApiResource,
+        *,
+        labels: Mapping[str, str] | None = None,
+        name: str = "",
+        metadata_only: bool = False,
     ) -> ObjectList:
         """Return all objects with these labels, page by page.
 
         Args:
+            name: only the object of this name; unlike `get`, it needs the right to list.
             metadata_only: leave out all but the metadata of each object.
         """
         what = f"list {resource.plural}"
         query = {"limit": str(_PAGE_SIZE), **_build_selector(labels)}
+        if name:
+            query["fieldSelector"] = f"metadata.name={name}"
         headers = {"Accept": _METADATA_LIST} if metadata_only else {}
         path = resource.build_path(self.namespace)
         items: list[Object] = []

@@ -1,7 +1,8 @@
 """Changes of objects of one kind, as they happen: a list, then a stream that is opened again when it ends.
 
-Objects that were listed once and are missing in a later list are reported as deleted, of which nothing but name and uid
-is known.
+Objects that were known and are missing in a later list are reported as deleted, of which nothing but the name is known.
+Known are those that were listed, and those that the caller has created (`ObjectWatch.expect`): they may be created and
+deleted while there is no stream.
 
 Sources: "Efficient detection of changes" in the API concepts of Kubernetes; that an answer with status 200 may be
 empty although the version has expired: kubernetes/kubernetes#104171.
@@ -43,7 +44,7 @@ class ObjectChange:
     """A change of one object.
 
     Attributes:
-        content: the object after the change, or before it was deleted; name and uid if its deletion was not seen.
+        content: the object after the change, or before it was deleted; only its name if its deletion was not seen.
     """
 
     change: Change
@@ -72,10 +73,17 @@ class ObjectWatch:
     ) -> None:
         self._client, self._resource, self._labels = client, resource, labels
         self._on_change, self._on_trouble = on_change, on_trouble
-        self._names: dict[str, str] = {}  # by uid: whole objects would take too much memory
+        self._names: dict[str, str] = {}  # name -> uid: whole objects would take too much memory
+        self._names_lock = threading.Lock()
         self._version = ""
         self._stopped = threading.Event()
         self._stream: ApiAnswer | None = None
+        self._pauses = iter(_BACKOFF)
+
+    def expect(self, name: str) -> None:
+        """Note that an object exists: if the next list does not have it, it was deleted. Call it from any thread."""
+        with self._names_lock:
+            self._names.setdefault(name, "")
 
     def stop(self) -> None:
         """End `run`."""
@@ -85,17 +93,15 @@ class ObjectWatch:
 
     def run(self) -> None:
         """Report changes until `stop` is called."""
-        pauses = iter(_BACKOFF)
+        self._pauses = iter(_BACKOFF)
         while not self._stopped.is_set():
             try:
                 if not self._version:
                     self._list()
-                self._on_trouble(None)
-                pauses = iter(_BACKOFF)
                 self._read_stream()
             except _ExpiredError:
                 self._version = ""
-                self._stopped.wait(next(pauses))
+                self._stopped.wait(next(self._pauses))
             except KubeError as error:
                 if self._stopped.is_set():
                     return
@@ -103,17 +109,23 @@ class ObjectWatch:
                     self._version = ""
                 else:
                     self._on_trouble(error)
-                self._stopped.wait(next(pauses))
+                self._stopped.wait(next(self._pauses))
 
     def _list(self) -> None:
+        with self._names_lock:
+            before = dict(self._names)
         found = self._client.list(self._resource, labels=self._labels)
-        listed = {_get_uid(each): _get_name(each) for each in found.items}
-        for uid in [uid for uid in self._names if uid not in listed]:
-            content = {"metadata": {"name": self._names[uid], "uid": uid}}
-            self._on_change(ObjectChange(Change.DELETED, content))
+        self._on_trouble(None)
+        listed = {_get_name(each): _get_uid(each) for each in found.items}
+        for name, uid in before.items():
+            if name not in listed or uid not in ("", listed[name]):
+                self._on_change(ObjectChange(Change.DELETED, {"metadata": {"name": name}}))
         for each in found.items:
             self._on_change(ObjectChange(Change.PRESENT, each))
-        self._names, self._version = listed, found.version
+        with self._names_lock:  # those that were expected meanwhile may be younger than the list
+            kept = {name: uid for name, uid in self._names.items() if name not in before}
+            self._names = kept | listed
+        self._version = found.version
 
     def _read_stream(self) -> None:
         started_at = time.monotonic()
@@ -121,10 +133,12 @@ class ObjectWatch:
             self._resource, labels=self._labels, version=self._version, timeout=_STREAM_SECONDS
         )
         self._stream = stream
+        self._on_trouble(None)
         is_empty = True
         try:
             while not self._stopped.is_set() and (line := stream.read_line(_MAX_EVENT_BYTES)):
                 self._take(line)
+                self._pauses = iter(_BACKOFF)
                 is_empty = False
         finally:
             self._stream = None
@@ -143,10 +157,12 @@ class ObjectWatch:
         except (ValueError, LookupError, TypeError):
             raise AnswerLostError(f"watch {self._resource.plural}: the server sent {line[:100]!a}") from None
         if kind == "DELETED":
-            self._names.pop(uid, None)
+            with self._names_lock:
+                self._names.pop(_get_name(content), None)
             self._on_change(ObjectChange(Change.DELETED, content))
         elif kind in ("ADDED", "MODIFIED"):
-            self._names[uid] = _get_name(content)
+            with self._names_lock:
+                self._names[_get_name(content)] = uid
             self._on_change(ObjectChange(Change.PRESENT, content))
         self._version = str(version)
 

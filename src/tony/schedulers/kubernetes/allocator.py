@@ -50,6 +50,7 @@ from tony.schedulers.kubernetes.manifests import (
     build_pod_name_prefix,
     build_task_pod,
 )
+from tony.schedulers.kubernetes.own_pod import OwnPod
 from tony.schedulers.kubernetes.pod_table import PodStage, PodTable, TaskPod
 from tony.schedulers.kubernetes.settings import read_settings
 
@@ -65,7 +66,7 @@ _KILL_GRACE_SECONDS = 1
 #: Seconds for the event logs of earlier AM attempts, and at the end for the pods.
 _STORE_SECONDS = 60.0
 _CLOSE_SECONDS = 40.0
-#: Seconds without an answer of the API server after which another AM attempt may have been started.
+#: Seconds without a proof that there is no other AM attempt, after which there may be one.
 _OVERLAP_SECONDS = 30.0
 _CURRENT_SHARE = 0.8
 _log = logging.getLogger(__name__)
@@ -75,7 +76,8 @@ class KubernetesAllocator(EnlistingAllocator):
     """Pods of one namespace, for the application master that runs in one of them.
 
     Args:
-        host: address of the AM's pod.
+        pod: name of the AM's pod.
+        host: its address.
         client: repeats no request: the pods and the store of this AM do that themselves.
         store: the job's files; it has claimed the event log of this AM attempt.
         attempt: the number of this AM attempt.
@@ -91,6 +93,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self,
         job: PreparedJob,
         payload: AmPayload,
+        pod: str,
         host: str,
         client: ApiClient,
         store: ConfigMapJobStore,
@@ -100,6 +103,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._job, self._payload, self._host = job, payload, host
         self._settings, _ = read_settings(job.record.spec.scheduler_settings)
         self._client = client
+        self._own_pod = OwnPod(client, pod, _CURRENT_SHARE * self.overlap)
         self._store = store
         self._output = OutputStore(store, attempt)
         self.attempt = attempt
@@ -115,10 +119,10 @@ class KubernetesAllocator(EnlistingAllocator):
         self._am_address = ""
         self._queued = ""
         self._watch: ObjectWatch | None = None
+        self._own_pod_watch: asyncio.Task[None] | None = None
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = self._has_recovered = False
-        self._trouble_since: float | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -180,28 +184,16 @@ class KubernetesAllocator(EnlistingAllocator):
             _call_on_loop(loop, self._on_change, change)
 
         labels = {JOB_LABEL: self._job.record.job_id, PART_LABEL: TASK_PART}
-
-        def on_trouble(error: KubeError | None) -> None:
-            _call_on_loop(loop, self._note_trouble, error)
-
-        self._watch = ObjectWatch(self._client, PODS, labels, on_change, on_trouble)
+        self._watch = ObjectWatch(self._client, PODS, labels, on_change, _log_trouble)
         threading.Thread(target=self._watch.run, name="pod-watch", daemon=True).start()
+        self._own_pod_watch = loop.create_task(self._own_pod.watch())
 
     async def watch(self) -> None:
         if self._journal:
             await asyncio.shield(self._journal.lost)
 
     def is_current_attempt(self) -> bool:
-        since = self._trouble_since
-        return since is None or asyncio.get_running_loop().time() - since < _CURRENT_SHARE * self.overlap
-
-    def _note_trouble(self, error: KubeError | None) -> None:
-        """Note since when the API server does not answer; None: it does."""
-        if error is None:
-            self._trouble_since = None
-        elif self._trouble_since is None:
-            self._trouble_since = asyncio.get_running_loop().time()
-            _log.warning("%s", error)
+        return self._own_pod.is_current
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         for each in known:  # before the list, so that no end is missed
@@ -210,6 +202,8 @@ class KubernetesAllocator(EnlistingAllocator):
             pod.has_enlisted = each.executor_pid is not None
             self._table.pods[each.id] = pod
             self.add_container(each.id)
+            if self._watch:
+                self._watch.expect(each.id)
         found = await self._list_pods()
         running = {str(each["metadata"]["name"]) for each in found if not pod_ends.has_ended(each)}
         for pod in [pod for pod in self._table.pods.values() if pod.name not in running]:
@@ -291,20 +285,23 @@ class KubernetesAllocator(EnlistingAllocator):
                 is_sent = True
                 break
             await asyncio.sleep(pause)
+        if is_sent and self._watch:
+            self._watch.expect(pod.name)  # it may be deleted before the watch has seen it
         if pod.stage is PodStage.CREATING:
             pod.stage = PodStage.PENDING
         elif pod.stage is PodStage.ENDING:  # the demand was lowered meanwhile
-            if is_sent:
+            if is_sent and pod.name in self._table.pods:
                 await self._delete(pod.name)
             if not pod.node:  # else its end is reported
                 self._forget(pod)
 
     def _forget(self, pod: TaskPod) -> None:
+        pod.stage = PodStage.ENDING  # it is not created any more
         self._table.pods.pop(pod.name, None)
         self._changed.set()
 
     def _may_create_later(self, error: KubeApiError) -> bool:
-        return error.is_passing or (error.status == 403 and "exceeded quota" in error.text)
+        return error.is_passing or error.is_unauthorized or (error.status == 403 and "exceeded quota" in error.text)
 
     # --- changes of pods ----------------------------------------------------------------------------------------------
 
@@ -433,25 +430,38 @@ class KubernetesAllocator(EnlistingAllocator):
             self._kill(name, "the job has ended")
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._table.pods:
+                while self._table.pods or self._tasks:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             _log.error("%d pods have not ended: %s", len(self._table.pods), ", ".join(sorted(self._table.pods)[:5]))
         if self._watch:
             self._watch.stop()
+        if self._own_pod_watch:
+            self._own_pod_watch.cancel()
 
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start requests about a pod; `close` waits for them."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._changed.set()
 
 
 def _ignore(event: Event) -> None:
     """Take an event about which the AM need not know."""
+
+
+def _log_trouble(error: KubeError | None) -> None:
+    """Log why changes of pods are not seen now."""
+    if error is not None:
+        _log.warning("%s", error)
 
 
 def _call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Any], None], argument: object) -> None:

@@ -17,7 +17,7 @@ from tony.schedulers.container_interface import AmContainer, JobLaunch
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.containers import get_variable, read_secret
-from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, WORK, AmPayload
+from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
 
 #: Seconds for which the API server may be unavailable at the start.
@@ -34,7 +34,7 @@ class KubernetesAmContainer(AmContainer):
 
     def __init__(self) -> None:
         self._payload = read_secret(JOB_KEY, AmPayload)
-        self._host = get_variable(POD_IP)
+        self._pod, self._host = get_variable(POD_NAME), get_variable(POD_IP)
         self._client = ApiClient(load_service_account(os.environ), give_up_seconds=0)  # its callers repeat requests
         self._store = ConfigMapJobStore(self._client, self._payload.record.job_id, self._payload.owner)
         self._attempt = 0
@@ -66,4 +66,4 @@ class KubernetesAmContainer(AmContainer):
         return attempt
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:
-        return KubernetesAllocator(job, self._payload, self._host, self._client, self._store, self._attempt)
+        return KubernetesAllocator(job, self._payload, self._pod, self._host, self._client, self._store, self._attempt)

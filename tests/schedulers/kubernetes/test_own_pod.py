@@ -1,0 +1,85 @@
+"""An AM attempt is the current one as long as the API server has just shown its pod."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.kube.fake_api import FakeApi
+from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tests.support.waiting import wait_until
+from tony import clock
+from tony.kube.api_client import ApiClient
+from tony.kube.cluster_access import ClusterAccess
+from tony.schedulers.kubernetes import own_pod
+from tony.schedulers.kubernetes.own_pod import OwnPod
+
+PODS = "/api/v1/namespaces/ml/pods"
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """An API server with the AM's pod, `am`; `is_silent`: its answers are lost."""
+
+    api: FakeApi
+    client: ApiClient
+    is_silent: bool = False
+
+    def answer(self, request: Request) -> Answer:
+        return Answer(is_lost=True) if self.is_silent else self.api.answer(request)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
+    monkeypatch.setattr(own_pod, "_INTERVAL_SECONDS", 0.005)
+    with ScriptedServer().serve() as server:
+        client = ApiClient(ClusterAccess(server=server.url, namespace="ml"), give_up_seconds=0)
+        found = _Cluster(FakeApi(), client)
+        found.api.objects[PODS, "am"] = {"metadata": {"name": "am", "uid": "1"}}
+        server.answer = found.answer
+        yield found
+        client.close()
+
+
+def test_a_pod_that_is_being_deleted_has_a_successor(cluster: _Cluster) -> None:
+    async def run() -> None:
+        pod = OwnPod(cluster.client, "am", 60.0)
+        assert not pod.is_current
+        watching = asyncio.create_task(pod.watch())
+        await wait_until(lambda: pod.is_current)
+        cluster.api.update(PODS, "am", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        await watching
+        assert not pod.is_current
+
+    asyncio.run(run())
+
+
+def test_a_pod_that_was_deleted_by_force_has_a_successor(cluster: _Cluster) -> None:
+    async def run() -> None:
+        pod = OwnPod(cluster.client, "am", 60.0)
+        cluster.api.remove(PODS, "am")
+        await pod.watch()
+        assert not pod.is_current
+
+    asyncio.run(run())
+
+
+def test_an_api_server_that_is_silent_proves_nothing(cluster: _Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is as old as the request: this process may have been suspended since."""
+
+    async def run() -> None:
+        pod = OwnPod(cluster.client, "am", 60.0)
+        watching = asyncio.create_task(pod.watch())
+        await wait_until(lambda: pod.is_current)
+        cluster.is_silent = True
+        real = clock.monotonic
+        monkeypatch.setattr(clock, "monotonic", lambda: real() + 61)
+        assert not pod.is_current
+        cluster.is_silent = False
+        await wait_until(lambda: pod.is_current)
+        watching.cancel()
+
+    asyncio.run(run())
