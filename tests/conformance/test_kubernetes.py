@@ -57,6 +57,7 @@ class KubernetesBench(allocator_bench.Bench):
         self.clients: list[ApiClient] = []
         self._waiting: list[Object] = []
         self._faults = {type(fault): fault for fault in faults}
+        api.objects[PODS, AM_POD] = {"metadata": {"name": AM_POD}, "status": {"phase": "Succeeded"}}
         api.on_pod = self._note_pod
         self.source = self._create_allocator()
 

@@ -24,13 +24,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer: a body, or the lines of a stream; `is_lost`: the connection ends instead."""
+    """An answer.
+
+    Attributes:
+        lines: of a stream, instead of the body: objects, or bytes that are sent unchanged.
+        is_lost: the connection ends instead.
+        is_cut: the connection ends in the middle of the body.
+    """
 
     status: int = 200
     body: Any = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     lines: Iterable[Any] | None = None
     is_lost: bool = False
+    is_cut: bool = False
 
 
 class ScriptedServer:
@@ -70,14 +77,15 @@ class ScriptedServer:
                     data = json.dumps(answer.body).encode()
                     self.send_header("Content-Length", str(len(data)))
                     self.end_headers()
-                    self.wfile.write(data)
+                    self.wfile.write(data[: len(data) // 2] if answer.is_cut else data)
+                    self.close_connection |= answer.is_cut
                     return
                 self.send_header("Connection", "close")
                 self.close_connection = True
                 self.end_headers()
                 with contextlib.suppress(OSError):  # the client has gone
                     for line in answer.lines:
-                        self.wfile.write(json.dumps(line).encode() + b"\n")
+                        self.wfile.write(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n")
 
             do_GET = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
 

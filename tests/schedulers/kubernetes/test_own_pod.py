@@ -8,15 +8,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.kube.fake_api import FakeApi
+from tests.kube.fake_api import FakeApi, Object
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
+from tony.schedulers.allocator_interface import SignalEffect
 from tony.schedulers.kubernetes import own_pod
 from tony.schedulers.kubernetes.own_pod import OwnPod
 
+JOBS = "/apis/batch/v1/namespaces/ml/jobs"
 PODS = "/api/v1/namespaces/ml/pods"
 
 
@@ -38,6 +40,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
     with ScriptedServer().serve() as server:
         client = ApiClient(ClusterAccess(server=server.url, namespace="ml"), give_up_seconds=0)
         found = _Cluster(FakeApi(), client)
+        found.api.objects[JOBS, "job-1"] = {"metadata": {"name": "job-1"}, "spec": {}}
         found.api.objects[PODS, "am"] = {"metadata": {"name": "am", "uid": "1"}}
         server.answer = found.answer
         yield found
@@ -46,23 +49,23 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
 
 def test_a_pod_that_is_being_deleted_has_a_successor(cluster: _Cluster) -> None:
     async def run() -> None:
-        pod = OwnPod(cluster.client, "am", 60.0)
+        pod = OwnPod(cluster.client, "job-1", "am", 60.0)
         assert not pod.is_current
         watching = asyncio.create_task(pod.watch())
         await wait_until(lambda: pod.is_current)
         cluster.api.update(PODS, "am", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
         await watching
-        assert not pod.is_current
+        assert (pod.is_current, pod.is_left.is_set()) == (False, True)
 
     asyncio.run(run())
 
 
 def test_a_pod_that_was_deleted_by_force_has_a_successor(cluster: _Cluster) -> None:
     async def run() -> None:
-        pod = OwnPod(cluster.client, "am", 60.0)
+        pod = OwnPod(cluster.client, "job-1", "am", 60.0)
         cluster.api.remove(PODS, "am")
         await pod.watch()
-        assert not pod.is_current
+        assert (pod.is_current, pod.is_left.is_set()) == (False, True)
 
     asyncio.run(run())
 
@@ -71,7 +74,7 @@ def test_an_api_server_that_is_silent_proves_nothing(cluster: _Cluster, monkeypa
     """The answer is as old as the request: this process may have been suspended since."""
 
     async def run() -> None:
-        pod = OwnPod(cluster.client, "am", 60.0)
+        pod = OwnPod(cluster.client, "job-1", "am", 60.0)
         watching = asyncio.create_task(pod.watch())
         await wait_until(lambda: pod.is_current)
         cluster.is_silent = True
@@ -81,5 +84,26 @@ def test_an_api_server_that_is_silent_proves_nothing(cluster: _Cluster, monkeypa
         cluster.is_silent = False
         await wait_until(lambda: pod.is_current)
         watching.cancel()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, SignalEffect.LEAVE_JOB),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, SignalEffect.END_JOB),
+        ({"spec": {"activeDeadlineSeconds": 1}}, SignalEffect.END_JOB),
+    ],
+)
+def test_a_signal_ends_the_job_only_if_the_job_is_to_end(
+    cluster: _Cluster, change: Object, expected: SignalEffect
+) -> None:
+    cluster.api.update(JOBS, "job-1", change)
+
+    async def run() -> None:
+        pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+        assert await pod.find_effect() is expected
+        assert pod.is_left.is_set() == (expected is SignalEffect.LEAVE_JOB)
 
     asyncio.run(run())

@@ -21,6 +21,7 @@ from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.allocator_interface import Journal
 from tony.schedulers.job_store.job_store import JobStore, LogAppender
+from tony.schedulers.job_store.piece_log import SupersededLogError
 
 #: Seconds between two writes that are not urgent.
 _WRITE_SECONDS = 1.0
@@ -171,10 +172,11 @@ class ReplicatedJournal(Journal):
 
     async def _on_failed(self, error: InfraError) -> None:
         """Handle a failed log, which a later AM attempt may have taken over."""
+        is_taken_over = isinstance(error, SupersededLogError)  # no request is needed, and one may fail
         try:
-            is_taken_over = await to_thread(self._store.is_taken_over, self._name)
+            is_taken_over = is_taken_over or await to_thread(self._store.is_taken_over, self._name)
         except InfraError:
-            is_taken_over = False
+            pass
         if is_taken_over:
             if not self.lost.done():
                 self.lost.set_exception(AttemptSupersededError("a later AM attempt has taken over the event log"))

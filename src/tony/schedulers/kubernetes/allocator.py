@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tony.core.events import ContainerEnded, EndConfirmation, Event, Excluded, Granted, Queued, Unsatisfiable
+from tony.errors import AttemptSupersededError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import AnswerLostError, KubeApiError, KubeError
 from tony.kube.object_watch import Change, ObjectChange, ObjectWatch
-from tony.kube.resources import JOBS, PODS
+from tony.kube.resources import PODS
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.log_file_tail import LogFileTail
@@ -103,7 +104,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._job, self._payload, self._host = job, payload, host
         self._settings, _ = read_settings(job.record.spec.scheduler_settings)
         self._client = client
-        self._own_pod = OwnPod(client, pod, _CURRENT_SHARE * self.overlap)
+        self._own_pod = OwnPod(client, job.record.job_id, pod, _CURRENT_SHARE * self.overlap)
         self._store = store
         self._output = OutputStore(store, attempt)
         self.attempt = attempt
@@ -138,15 +139,7 @@ class KubernetesAllocator(EnlistingAllocator):
         return "::" if ":" in self._host else "0.0.0.0"  # port-forward arrives at the loopback address
 
     async def on_signal(self, number: int) -> SignalEffect:
-        """Return END_JOB if the Job is being deleted or ended: otherwise the pod moves to another node."""
-        try:
-            found = await to_thread(self._client.get, JOBS, self._job.record.job_id)
-        except KubeApiError as error:
-            return SignalEffect.END_JOB if error.is_missing else SignalEffect.LEAVE_JOB
-        except KubeError:
-            return SignalEffect.LEAVE_JOB
-        is_ending = found["metadata"].get("deletionTimestamp") or found["spec"].get("activeDeadlineSeconds")
-        return SignalEffect.END_JOB if is_ending else SignalEffect.LEAVE_JOB
+        return await self._own_pod.find_effect()
 
     def exit_code(self, report: JobReport) -> int:
         return 0 if report.state is JobState.SUCCEEDED else FAILED_EXIT_CODE
@@ -189,8 +182,12 @@ class KubernetesAllocator(EnlistingAllocator):
         self._own_pod_watch = loop.create_task(self._own_pod.watch())
 
     async def watch(self) -> None:
-        if self._journal:
-            await asyncio.shield(self._journal.lost)
+        left = asyncio.ensure_future(self._own_pod.is_left.wait())
+        lost = self._journal.lost if self._journal else asyncio.get_running_loop().create_future()
+        await asyncio.wait({asyncio.ensure_future(lost), left}, return_when=asyncio.FIRST_COMPLETED)
+        if not lost.done():
+            raise AttemptSupersededError("its pod is being deleted, so the next AM attempt continues the job")
+        lost.result()
 
     def is_current_attempt(self) -> bool:
         return self._own_pod.is_current
@@ -204,13 +201,14 @@ class KubernetesAllocator(EnlistingAllocator):
             self.add_container(each.id)
             if self._watch:
                 self._watch.expect(each.id)
-        found = await self._list_pods()
-        running = {str(each["metadata"]["name"]) for each in found if not pod_ends.has_ended(each)}
+        found = {str(each["metadata"]["name"]): each for each in await self._list_pods()}
+        running = {name for name, each in found.items() if not pod_ends.has_ended(each)}
+        # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
         for pod in [pod for pod in self._table.pods.values() if pod.name not in running]:
-            self._forget(pod)
+            self._end(pod, found.get(pod.name, {"metadata": {"name": pod.name}}))
         self._has_recovered = True
         for name in running - self._table.pods.keys():
-            self._start(self._delete(name))
+            self._start(self._delete_stray(name))
         return [*self._table.pods]
 
     async def _list_pods(self) -> Sequence[Object]:
@@ -264,8 +262,11 @@ class KubernetesAllocator(EnlistingAllocator):
             if pod.stage is not PodStage.CREATING:
                 break
             try:
-                async with self._slots:
-                    await to_thread(self._client.create, PODS, body)
+                if await self._own_pod.confirm():
+                    async with self._slots:
+                        await to_thread(self._client.create, PODS, body)
+                    is_sent = True
+                    break
             except AnswerLostError as error:
                 is_sent = True  # created or not: the next request finds out
                 _log.info("%s", error)
@@ -281,19 +282,15 @@ class KubernetesAllocator(EnlistingAllocator):
                 self._note_queued(error.text)
             except KubeError as error:
                 _log.warning("%s", error)
-            else:
-                is_sent = True
-                break
             await asyncio.sleep(pause)
         if is_sent and self._watch:
             self._watch.expect(pod.name)  # it may be deleted before the watch has seen it
         if pod.stage is PodStage.CREATING:
             pod.stage = PodStage.PENDING
-        elif pod.stage is PodStage.ENDING:  # the demand was lowered meanwhile
-            if is_sent and pod.name in self._table.pods:
+        elif not pod.node and pod.name in self._table.pods:  # the demand was lowered meanwhile
+            if is_sent:
                 await self._delete(pod.name)
-            if not pod.node:  # else its end is reported
-                self._forget(pod)
+            self._forget(pod)
 
     def _forget(self, pod: TaskPod) -> None:
         pod.stage = PodStage.ENDING  # it is not created any more
@@ -325,7 +322,7 @@ class KubernetesAllocator(EnlistingAllocator):
         """Delete a pod that a request of the AM attempt before has created since."""
         is_running = change.change is Change.PRESENT and not pod_ends.has_ended(change.content)
         if is_running and self._has_recovered and not change.content["metadata"].get("deletionTimestamp"):
-            self._start(self._delete(str(change.content["metadata"]["name"])))
+            self._start(self._delete_stray(str(change.content["metadata"]["name"])))
 
     def _grant(self, pod: TaskPod, node: str) -> None:
         pod.stage, pod.node = PodStage.GRANTED, node
@@ -409,6 +406,15 @@ class KubernetesAllocator(EnlistingAllocator):
                 return await to_thread(lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS))
             except KubeError as error:
                 _log.warning("%s", error)
+            await asyncio.sleep(pause)
+
+    async def _delete_stray(self, name: str) -> None:
+        """Delete a pod that is not this AM attempt's; it may be that of a later one."""
+        for pause in _BACKOFF:
+            if await self._own_pod.confirm():
+                return await self._delete(name)
+            if self._own_pod.is_deleted:
+                return
             await asyncio.sleep(pause)
 
     def exclude(self, host: str) -> None:

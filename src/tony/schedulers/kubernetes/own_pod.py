@@ -12,12 +12,17 @@ import logging
 
 from tony import clock
 from tony.kube.api_client import ApiClient
-from tony.kube.errors import KubeError
-from tony.kube.resources import PODS
+from tony.kube.errors import KubeApiError, KubeError
+from tony.kube.resources import JOBS, PODS
 from tony.linux.thread_pools import to_thread
+from tony.retry import Backoff
+from tony.schedulers.allocator_interface import SignalEffect
 
 #: Seconds between two requests.
 _INTERVAL_SECONDS = 8.0
+_BACKOFF = Backoff(first=0.3, most=5.0, jitter=0.5)
+#: Requests for what a signal means: the kubelet does not wait for long.
+_MAX_TRIES = 4
 _log = logging.getLogger(__name__)
 
 
@@ -27,24 +32,60 @@ class OwnPod:
     Args:
         name: its name.
         valid_seconds: how long an answer of the API server is a proof.
+
+    Attributes:
+        is_deleted: it is being deleted, or does not exist any more.
+        is_left: set once this AM attempt has to leave the job to the next one.
     """
 
-    def __init__(self, client: ApiClient, name: str, valid_seconds: float) -> None:
-        self._client, self._name, self._valid_seconds = client, name, valid_seconds
+    def __init__(self, client: ApiClient, job: str, name: str, valid_seconds: float) -> None:
+        self._client, self._job, self._name, self._valid_seconds = client, job, name, valid_seconds
         self._proven_at: float | None = None
-        self._is_deleted = False
+        self._looking = asyncio.Lock()
+        self.is_deleted = False
+        self.is_left = asyncio.Event()
 
     @property
     def is_current(self) -> bool:
         """Return True if certainly no other AM attempt runs."""
         proven_at = self._proven_at
-        return not self._is_deleted and proven_at is not None and clock.monotonic() - proven_at < self._valid_seconds
+        return not self.is_deleted and proven_at is not None and clock.monotonic() - proven_at < self._valid_seconds
 
     async def watch(self) -> None:
         """Look for the pod again and again, until it is deleted."""
-        while not self._is_deleted:
-            await self._look()
+        while not self.is_deleted:
+            await self.confirm()
             await asyncio.sleep(_INTERVAL_SECONDS)
+        for pause in _BACKOFF:
+            if (effect := await self._read_job()) is not None:
+                self._leave(effect)  # if the job ends, the signal of the kubelet says so
+                return
+            await asyncio.sleep(pause)
+
+    async def confirm(self) -> bool:
+        """Return True if no other AM attempt was running when this was called, False if that is not known."""
+        called_at = clock.monotonic()
+        async with self._looking:
+            if self._proven_at is None or self._proven_at < called_at:
+                await self._look()
+        return not self.is_deleted and self._proven_at is not None and self._proven_at >= called_at
+
+    async def find_effect(self) -> SignalEffect:
+        """Return what a signal means: END_JOB if the Job is being deleted or ended, else the pod moves to another node.
+
+        Then this AM attempt ends at once: the next one is started as soon as this pod has ended.
+        """
+        effect = None
+        for _, pause in zip(range(_MAX_TRIES), _BACKOFF, strict=False):
+            if (effect := await self._read_job()) is not None:
+                break
+            await asyncio.sleep(pause)
+        return self._leave(effect or SignalEffect.LEAVE_JOB)
+
+    def _leave(self, effect: SignalEffect) -> SignalEffect:
+        if effect is SignalEffect.LEAVE_JOB:
+            self.is_left.set()
+        return effect
 
     async def _look(self) -> None:
         started_at = clock.monotonic()  # the answer may be as old as the request
@@ -53,9 +94,18 @@ class OwnPod:
         except KubeError as error:
             _log.warning("%s", error)
             return
-        self._is_deleted = not found or bool(found[0]["metadata"].get("deletionTimestamp"))
+        self.is_deleted = not found or bool(found[0]["metadata"].get("deletionTimestamp"))
         self._proven_at = started_at
-        if self._is_deleted:
-            _log.warning(
-                "the pod %s of this application master is being deleted: another AM attempt follows", self._name
-            )
+        if self.is_deleted:
+            _log.warning("the pod %s of this application master is being deleted", self._name)
+
+    async def _read_job(self) -> SignalEffect | None:
+        """Return what the end of the pod means for the job; None if that is not known."""
+        try:
+            found = await to_thread(self._client.get, JOBS, self._job)
+        except KubeApiError as error:
+            return SignalEffect.END_JOB if error.is_missing else None
+        except KubeError:
+            return None
+        is_ending = found["metadata"].get("deletionTimestamp") or found["spec"].get("activeDeadlineSeconds")
+        return SignalEffect.END_JOB if is_ending else SignalEffect.LEAVE_JOB
