@@ -60,6 +60,41 @@ def test_a_read_is_repeated(server: ScriptedServer, client: ApiClient, first: An
     assert client.get(PODS, "a") == POD
 
 
+@pytest.mark.parametrize("status", [201, 409])
+def test_half_an_answer_is_a_lost_one(server: ScriptedServer, client: ApiClient, status: int) -> None:
+    """Without its reason, a refusal cannot be understood."""
+    body = {"kind": "Status", "reason": "AlreadyExists"}
+    server.answers = [Answer(status=status, body=body, is_cut=True)]
+    with pytest.raises(AnswerLostError):
+        client.create(PODS, POD)
+
+
+@pytest.mark.parametrize("method", ["patch", "delete"])
+def test_a_request_that_does_the_same_twice_is_repeated(server: ScriptedServer, client: ApiClient, method: str) -> None:
+    server.answers = [LOST, Answer(status=504), Answer(body=POD)]
+    if method == "patch":
+        client.patch(PODS, "a", POD)
+    else:
+        client.delete(PODS, "a")
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("first", [LOST, Answer(status=504)])
+def test_an_object_with_a_name_of_its_own_is_created_in_spite_of_lost_answers(
+    server: ScriptedServer, client: ApiClient, first: Answer
+) -> None:
+    existing = Answer(status=409, body={"reason": "AlreadyExists"})
+    server.answers = [first, existing, Answer(body=POD)]
+    assert client.create_unique(PODS, POD) == POD
+    assert [request.method for request in server.requests] == ["POST", "POST", "GET"]
+
+
+def test_an_object_of_another_client_is_not_taken_for_a_new_one(server: ScriptedServer, client: ApiClient) -> None:
+    server.answers = [Answer(status=409, body={"reason": "AlreadyExists"})]
+    with pytest.raises(KubeApiError):
+        client.create_unique(PODS, POD)
+
+
 def test_a_refusal_has_the_words_of_the_server(server: ScriptedServer, client: ApiClient) -> None:
     text = 'pods is forbidden: User "ann" cannot create\nresource \x1b[1m"pods"'
     server.answers = [Answer(status=403, body={"kind": "Status", "reason": "Forbidden", "message": text})]

@@ -58,6 +58,9 @@ class ApiAnswer:
         if len(body) > MAX_ANSWER_BYTES:
             self.close()
             raise AnswerLostError(f"{self._owner.server} answered with more than {MAX_ANSWER_BYTES >> 20} MiB")
+        if self._response.length:  # `read` with a limit does not say that the connection broke
+            self.close()
+            raise self._owner.build_lost_error(http.client.IncompleteRead(body, self._response.length))
         self._owner.keep(self._link)
         try:
             return json.loads(body)
@@ -109,6 +112,7 @@ class ApiConnections:
         self._lock = threading.Lock()
         self._kept: list[tuple[float, http.client.HTTPConnection]] = []
         self._contexts: dict[str, ssl.SSLContext] = {}
+        self._is_closed = False
 
     def request(
         self, method: str, target: str, *, body: bytes | None, headers: Mapping[str, str], timeout: float
@@ -152,14 +156,15 @@ class ApiConnections:
     def keep(self, link: http.client.HTTPConnection) -> None:
         """Keep a connection whose answer was read, if the server keeps it."""
         with self._lock:
-            if link.sock is not None and len(self._kept) < _MAX_IDLE_CONNECTIONS:
+            if link.sock is not None and not self._is_closed and len(self._kept) < _MAX_IDLE_CONNECTIONS:
                 self._kept.append((time.monotonic(), link))
                 return
         link.close()
 
     def close(self) -> None:
-        """Close the kept connections."""
+        """Close the kept connections, and keep no more of them."""
         with self._lock:
+            self._is_closed = True
             kept, self._kept = self._kept, []
         for _, link in kept:
             link.close()

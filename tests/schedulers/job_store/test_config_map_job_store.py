@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from tests.kube.fake_api import FakeApi
 from tests.kube.scripted_server import ScriptedServer
-from tony.errors import StorageError
+from tests.support.waiting import wait_until
+from tony.errors import AttemptSupersededError, StorageError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.errors import AnswerLostError
@@ -18,6 +20,7 @@ from tony.kube.resources import ApiResource
 from tony.model.state_directory import build_segment_name
 from tony.schedulers.job_store import config_map_job_store
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.job_objects import build_owner
 
 EVENTS = build_segment_name(1)
@@ -163,3 +166,28 @@ def test_a_file_whose_creation_was_not_confirmed_keeps_its_pieces(
     data = bytes(range(256)) * 3
     store.put("metrics.db", data)
     assert store.read("metrics.db", 0, 10_000) == data
+
+
+def test_a_superseded_writer_needs_no_answer_to_know_it(
+    store: ConfigMapJobStore, client: ApiClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its piece was refused: an API server that does not answer again must not make it go on without a log."""
+
+    def fail(_: str) -> bool:
+        raise AnswerLostError("the connection broke")
+
+    async def run() -> None:
+        segment = tmp_path / EVENTS
+        segment.write_bytes(b"header\n")
+        journal = ReplicatedJournal(segment, store, lambda _: None)
+        await wait_until(lambda: store.read(EVENTS, 0, 100) == b"header\n")
+        monkeypatch.setattr(store, "is_taken_over", fail)
+        ConfigMapJobStore(client, "job-1", "owner").take_over_log(EVENTS)
+        with segment.open("ab") as file:
+            journal.note_written(segment.stat().st_size + file.write(b"one\n"), urgent=True)
+        with pytest.raises(AttemptSupersededError):
+            await journal.lost
+        with pytest.raises(StorageError, match="were not written"):
+            await journal.finish()
+
+    asyncio.run(run())

@@ -37,7 +37,7 @@ from tony.schedulers.kubernetes import allocator, own_pod
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE
 
 #: Seconds for one schedule: far more than any takes on a loaded machine.
-CEILING = 30.0
+CEILING = 120.0
 FAULT_RATES = (0.0, 0.0, 0.03, 0.1, 0.25)
 FAST = Backoff(first=0.003, most=0.05, jitter=0.5)
 

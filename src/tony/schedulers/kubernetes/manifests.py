@@ -47,6 +47,9 @@ MAX_AM_ATTEMPTS = 20
 _GRACE_SECONDS = 10
 _HOST_LABEL = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+#: The highest weight of a preference.
+_MAX_WEIGHT = 100
 #: CPU of an AM, which is mostly idle: a tenth of a core.
 _AM_CPU = "100m"
 #: The change of a Job that starts it.
@@ -130,7 +133,7 @@ def build_task_pod(
         pieces: digest -> number of pieces of each staged object of the job.
         owner: uid of the Job.
         memory: bytes, of the program.
-        excluded: nodes that it must not run on.
+        excluded: nodes that it runs on only if no other node has room.
     """
     own, pods = record.spec.effective_roles[role], find_task_settings(record.spec, role, settings)
     staged = record.staged.roles.get(role, StagedRole())
@@ -240,7 +243,8 @@ def _build_affinity(own: PodSettings, labels: Mapping[str, str], excluded: Seque
     affinity: Object = {}
     if excluded:
         nodes = {"matchExpressions": [{"key": _HOST_LABEL, "operator": "NotIn", "values": list(excluded)}]}
-        affinity["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": [nodes]}}
+        # Preferred, not required: there may be no other node.
+        affinity["nodeAffinity"] = {_PREFERRED: [{"weight": _MAX_WEIGHT, "preference": nodes}]}
     if own.topology:  # the scheduler lets the first of them choose
         tasks = {name: value for name, value in labels.items() if name != ROLE_LABEL}
         roles = {"key": ROLE_LABEL, "operator": "In", "values": list(own.together)}

@@ -1,0 +1,193 @@
+"""What an AM does to pods that are not its own, or that ended while there was no AM."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.kube.fake_api import FakeApi, Object
+from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tests.support.waiting import wait_until
+from tony.client.credential_creation import make_credentials
+from tony.core.events import ContainerEnded, Event, Granted
+from tony.errors import AttemptSupersededError
+from tony.kube.api_client import ApiClient
+from tony.kube.cluster_access import ClusterAccess
+from tony.schedulers.allocator_interface import KnownContainer
+from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.job_store.job_objects import build_labels
+from tony.schedulers.kubernetes import own_pod
+from tony.schedulers.kubernetes.allocator import KubernetesAllocator
+from tony.schedulers.kubernetes.launch_payload import AmPayload
+from tony.schedulers.kubernetes.manifests import TASK_PART
+from tony.testing.sample_jobs import build_prepared_job, build_two_roles
+
+JOBS = "/apis/batch/v1/namespaces/ml/jobs"
+PODS = "/api/v1/namespaces/ml/pods"
+RUNTIME = "0" * 64
+
+
+class _Cluster:
+    """A fake API server, and the allocator of the AM in the pod `am`.
+
+    Attributes:
+        events: of the allocator.
+        unanswered: the first creation of a pod is carried out, and answered once this is set.
+    """
+
+    def __init__(self, folder: Path, server: ScriptedServer) -> None:
+        self.api = FakeApi()
+        self.events: list[Event] = []
+        server.answer = self.api.answer
+        spec = replace(build_two_roles(), scheduler="kubernetes", scheduler_settings={"image": "python:3.12"})
+        job = build_prepared_job(folder, spec, job_id="job-1")
+        payload = AmPayload(
+            record=job.record,
+            credentials=make_credentials(tls=False),
+            runtime=RUNTIME,
+            objects={RUNTIME: 1},
+            owner="uid-1",
+        )
+        self.client = ApiClient(ClusterAccess(server=server.url, namespace="ml"), give_up_seconds=0)
+        store = ConfigMapJobStore(self.client, "job-1", "uid-1")
+        self.allocator = KubernetesAllocator(job, payload, "am", "127.0.0.1", self.client, store, 2)
+        self.create(JOBS, {"metadata": {"name": "job-1"}, "spec": {}})
+        self.create(PODS, {"metadata": {"name": "am"}})
+
+    def create(self, path: str, body: Object) -> None:
+        self.api.answer(Request(method="POST", target=path, headers={"Accept": ""}, body=body))
+
+    def create_task_pod(self, name: str) -> None:
+        """Create a pod of a task that runs."""
+        metadata = {"name": name, "labels": build_labels("job-1", TASK_PART)}
+        self.create(PODS, {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}})
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_pod, "_INTERVAL_SECONDS", 0.01)
+
+
+@asynccontextmanager
+async def open_cluster(folder: Path) -> AsyncIterator[_Cluster]:
+    with ScriptedServer().serve() as server:
+        made = _Cluster(folder, server)
+        try:
+            yield made
+        finally:
+            await made.allocator.close()
+            made.api.close()
+            made.client.close()
+
+
+def test_containers_that_ended_while_there_was_no_am_have_certainly_ended(tmp_path: Path) -> None:
+    """Whether their pods are still there or not: nothing waits for a lease."""
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            for name in ("runs", "ended"):
+                cluster.create_task_pod(name)
+            terminated = {"containerStatuses": [{"name": "tony", "state": {"terminated": {"exitCode": 3}}}]}
+            cluster.api.update(PODS, "ended", {"status": {"phase": "Failed", **terminated}})
+            await cluster.allocator.open(cluster.events.append)
+            known = [KnownContainer(id=name, role="worker", host="n") for name in ("runs", "ended", "deleted")]
+            assert await cluster.allocator.recover(known) == ["runs"]
+            ends = {each.container: each for each in cluster.events if isinstance(each, ContainerEnded)}
+            assert "exit code 3" in ends["ended"].cause
+            assert "deleted" in ends["deleted"].cause
+            assert not any(each.is_unconfirmed for each in ends.values())
+
+    asyncio.run(run())
+
+
+def test_an_am_whose_pod_was_deleted_leaves_the_pods_of_the_next_one_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(())
+            cluster.api.remove(PODS, "am")
+            cluster.create_task_pod("next")
+            cluster.allocator.set_demand("worker", 1)
+            with pytest.raises(AttemptSupersededError, match="its pod is being deleted"):
+                await cluster.allocator.watch()
+            assert cluster.api.list_names("pods") == ["next"]
+            assert cluster.events == []
+
+    asyncio.run(run())
+
+
+def test_a_pod_that_no_am_attempt_knows_is_deleted(tmp_path: Path) -> None:
+    """A request of the AM attempt before was carried out late."""
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(())
+            cluster.create_task_pod("late")
+            await wait_until(lambda: cluster.api.list_names("pods") == ["am"])
+
+    asyncio.run(run())
+
+
+def test_a_pod_is_kept_although_the_answer_to_its_creation_comes_late(tmp_path: Path) -> None:
+    """Its executor was released, and has the time to exit that it was given."""
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            loop, answered = asyncio.get_running_loop(), asyncio.Event()
+            carried_out = cluster.client.create
+
+            def answer_late(*arguments: object, **options: object) -> object:
+                created = carried_out(*arguments, **options)  # type: ignore[arg-type]
+                asyncio.run_coroutine_threadsafe(answered.wait(), loop).result()
+                return created
+
+            cluster.client.create = answer_late  # type: ignore[assignment, method-assign]
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(())
+            cluster.allocator.set_demand("worker", 1)
+            await wait_until(lambda: len(cluster.api.list_names("pods")) == 2)
+            (name,) = set(cluster.api.list_names("pods")) - {"am"}
+            cluster.api.update(PODS, name, {"spec": {"nodeName": "n"}, "status": {"phase": "Running"}})
+            await wait_until(lambda: any(isinstance(each, Granted) for each in cluster.events))
+            cluster.allocator.set_demand("worker", 0)
+            cluster.allocator._table.pods[name].is_used = True
+            cluster.allocator.release(name, 60.0)
+            answered.set()
+            await wait_until(lambda: not cluster.allocator._tasks)
+            assert name in cluster.api.list_names("pods")
+            cluster.api.remove(PODS, name)
+
+    asyncio.run(run())
+
+
+def test_a_token_that_has_expired_does_not_fail_the_job(tmp_path: Path) -> None:
+    """The kubelet writes another one soon."""
+
+    async def run() -> None:
+        with ScriptedServer().serve() as server:
+            cluster = _Cluster(tmp_path, server)
+            refused: list[Request] = []
+
+            def answer(request: Request) -> Answer:
+                if request.method == "POST" and len(refused) < 3:
+                    refused.append(request)
+                    return Answer(status=401, body={"kind": "Status", "reason": "Unauthorized", "message": "expired"})
+                return cluster.api.answer(request)
+
+            server.answer = answer
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(())
+            cluster.allocator.set_demand("worker", 1)
+            await wait_until(lambda: len(cluster.api.list_names("pods")) == 2)
+            assert not [each for each in cluster.events if type(each).__name__ == "Unsatisfiable"]
+            await cluster.allocator.close()
+            cluster.api.close()
+            cluster.client.close()
+
+    asyncio.run(run())
