@@ -51,6 +51,12 @@ def disrupted(reason: str, message: str = "", **status: object) -> Object:
             False,
             None,
         ),
+        (
+            ended({"exitCode": 143}) | {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+            "its pod was deleted",
+            True,
+            ClusterKill.OTHER,
+        ),
     ],
 )
 def test_a_pod_ends(pod: Object, cause: str, is_blameless: bool, kill: ClusterKill | None) -> None:

@@ -18,6 +18,7 @@ from tony.schedulers.kubernetes.settings import read_settings
 from tony.testing.sample_jobs import build_prepared_job
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "kubernetes_pod_settings.json"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 RUNTIME = ("0" * 64, 1)
 
@@ -146,12 +147,9 @@ def test_affinities_of_a_template_hold_as_well_as_those_of_tony(tmp_path: Path) 
     found = build_pod(tmp_path, spec, "worker", excluded=["node-1"])["spec"]["affinity"]
     assert [each["topologyKey"] for each in found["podAntiAffinity"][REQUIRED]] == ["kubernetes.io/hostname", "rack"]
     excluded = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-1"]}
-    assert found["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
-        {"matchExpressions": [excluded, {"key": "a", "operator": "Exists"}]},
-        {"matchExpressions": [excluded], "matchFields": [{"key": "metadata.name"}]},
-    ]
-    spec_again = build_pod(tmp_path, spec, "worker")["spec"]["affinity"]
-    assert spec_again["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == terms
+    (preferred,) = found["nodeAffinity"][PREFERRED]
+    assert preferred["preference"] == {"matchExpressions": [excluded]}
+    assert found["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == terms
 
 
 @pytest.mark.parametrize(

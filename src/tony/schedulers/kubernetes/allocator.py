@@ -355,11 +355,12 @@ class KubernetesAllocator(EnlistingAllocator):
     def _end(self, pod: TaskPod, content: Object) -> None:
         self._forget(pod)
         found = pod_ends.explain_end(content)
+        is_own = bool(pod.kill_reason)
         event = ContainerEnded(
             container=pod.name,
-            cause=f"it was stopped: {pod.kill_reason}" if pod.kill_reason else found.cause,
-            blameless=found.is_blameless,
-            kill=found.kill,
+            cause=f"it was stopped: {pod.kill_reason}" if is_own else found.cause,
+            blameless=found.is_blameless and not is_own,
+            kill=None if is_own else found.kill,
             confirmation=EndConfirmation.UNCONFIRMED if found.is_unconfirmed else EndConfirmation.ENDED,
         )
         self.end_container(event, self._sink if pod.node else _ignore)

@@ -92,7 +92,7 @@ def find_start_failure(pod: Object) -> tuple[str, bool] | None:
 
 
 def explain_end(pod: Object) -> PodEnd:
-    """Return why a pod has ended, or was deleted."""
+    """Return why a pod has ended, or was deleted by others than the AM."""
     status = pod.get("status", {})
     message = _clean(status.get("message") or "")
     terminated = _get_container(pod).get("state", {}).get("terminated") or {}
@@ -113,7 +113,7 @@ def explain_end(pod: Object) -> PodEnd:
         return PodEnd(cause="its node was lost", is_blameless=True, kill=ClusterKill.OTHER, is_unconfirmed=True)
     if not terminated and (failure := _find_init_failure(pod)):
         return PodEnd(cause=failure)
-    if not terminated:
+    if not terminated or pod.get("metadata", {}).get("deletionTimestamp"):
         return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)
     return PodEnd(cause=_explain_exit(terminated))
 
