@@ -171,7 +171,7 @@ def test_a_file_whose_creation_was_not_confirmed_keeps_its_pieces(
 def test_a_superseded_writer_needs_no_answer_to_know_it(
     store: ConfigMapJobStore, client: ApiClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its piece was refused: an API server that does not answer again must not make it go on without a log."""
+    """Its piece was refused: an API server that does not answer again must not let it continue without a log."""
 
     def fail(_: str) -> bool:
         raise AnswerLostError("the connection broke")

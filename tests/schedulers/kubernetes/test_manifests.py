@@ -11,7 +11,7 @@ from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 
 def test_a_pod_avoids_nodes_on_which_tasks_have_failed(tmp_path: Path) -> None:
-    """It may run there if there is no other node: a cluster of one node would run nothing any more."""
+    """It may run there if there is no other node: else a cluster of one node would run nothing."""
     record = build_prepared_job(tmp_path, replace(build_two_roles(), scheduler="kubernetes")).record
     pod = build_task_pod(
         record,

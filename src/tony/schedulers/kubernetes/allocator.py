@@ -293,7 +293,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._forget(pod)
 
     def _forget(self, pod: TaskPod) -> None:
-        pod.stage = PodStage.ENDING  # it is not created any more
+        pod.stage = PodStage.ENDING  # it is no longer to be created
         self._table.pods.pop(pod.name, None)
         self._changed.set()
 

@@ -10,7 +10,7 @@ from tony.kube.resources import JOBS
 from tony.schedulers.job_store.job_objects import MANAGED_LABELS
 from tony.schedulers.kubernetes.manifests import INCOMPLETE, SUBMISSION_LABEL
 
-#: Age of a Job that is not being submitted any more. A client that was suspended for longer finds no Job to release.
+#: Age of a Job whose submission is no longer under way. A client that was suspended for longer finds no Job to release.
 _ABANDONED_SECONDS = 600.0
 
 

@@ -34,7 +34,7 @@ class OwnPod:
         valid_seconds: how long an answer of the API server is a proof.
 
     Attributes:
-        is_deleted: it is being deleted, or does not exist any more.
+        is_deleted: it is being deleted, or no longer exists.
         is_left: set once this AM attempt has to leave the job to the next one.
     """
 

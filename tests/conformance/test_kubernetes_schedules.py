@@ -15,7 +15,7 @@ import pytest
 
 from tests.core.random_jobs import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
-from tests.schedulers.kubernetes.in_process_cluster import JOB_ID, InProcessCluster, RecordedServer, build_exit
+from tests.support.in_process_cluster import JOB_ID, InProcessCluster, RecordedServer, build_exit
 from tony.am import main as am
 from tony.am import unconfirmed_ends
 from tony.core import events as ev
