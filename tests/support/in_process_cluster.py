@@ -35,6 +35,7 @@ from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.launch_payload import AmPayload
+from tony.schedulers.kubernetes.manifests import find_am_address
 from tony.testing.sample_jobs import build_prepared_job
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
@@ -290,10 +291,11 @@ class InProcessCluster:
 
     async def _enlist(self, name: str) -> TaskLaunch:
         credentials: AmCredentials = self.credentials.executors
+        address = find_am_address(self.api.objects[PODS, name])
         while True:
             try:
-                if self.am_address:
-                    connection = await connect(self.am_address, credentials, PeerKind.EXECUTOR)
+                if address == self.am_address:  # a later application master is another pod
+                    connection = await connect(address, credentials, PeerKind.EXECUTOR)
                     connection.send(Enlist(container=name, process=name))
                     try:
                         if isinstance(answer := await connection.receive(), Assigned):

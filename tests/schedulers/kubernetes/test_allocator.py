@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,16 +15,16 @@ from tests.kube.fake_api import FakeApi, Object
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tests.support.waiting import wait_until
 from tony.client.credential_creation import make_credentials
-from tony.core.events import ContainerEnded, Event, Granted
+from tony.core.events import ContainerEnded, Event, Granted, Unsatisfiable
 from tony.errors import AttemptSupersededError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
-from tony.schedulers.allocator_interface import KnownContainer
+from tony.schedulers.allocator_interface import AmAddresses, KnownContainer
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
 from tony.schedulers.kubernetes import own_pod
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
-from tony.schedulers.kubernetes.launch_payload import AmPayload
+from tony.schedulers.kubernetes.launch_payload import AM_ADDRESS, AmPayload
 from tony.schedulers.kubernetes.manifests import TASK_PART
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
@@ -37,11 +38,10 @@ class _Cluster:
 
     Attributes:
         events: of the allocator.
-        unanswered: the first creation of a pod is carried out, and answered once this is set.
     """
 
     def __init__(self, folder: Path, server: ScriptedServer) -> None:
-        self.api = FakeApi()
+        self.api, self.server = FakeApi(), server
         self.events: list[Event] = []
         server.answer = self.api.answer
         spec = replace(build_two_roles(), scheduler="kubernetes", scheduler_settings={"image": "python:3.12"})
@@ -79,6 +79,7 @@ async def open_cluster(folder: Path) -> AsyncIterator[_Cluster]:
         made = _Cluster(folder, server)
         try:
             yield made
+            await wait_until(lambda: "job-1.job.json" in made.api.list_names("configmaps"))  # its last request
         finally:
             await made.allocator.close()
             made.api.close()
@@ -101,6 +102,26 @@ def test_containers_that_ended_while_there_was_no_am_have_certainly_ended(tmp_pa
             assert "exit code 3" in ends["ended"].cause
             assert "deleted" in ends["deleted"].cause
             assert not any(each.is_unconfirmed for each in ends.values())
+
+    asyncio.run(run())
+
+
+def test_an_executor_that_knows_only_the_previous_am_is_replaced(tmp_path: Path) -> None:
+    """It has no task yet, so it cannot be told where the AM is now; one that has registered can be called."""
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            addresses = {"before": "tls:10.0.0.1:7070", "now": "tls:10.0.0.2:7070", "registered": "tls:10.0.0.1:7070"}
+            for name, address in addresses.items():
+                cluster.create_task_pod(name)
+                container = {"name": "tony", "env": [{"name": AM_ADDRESS, "value": address}]}
+                cluster.api.update(PODS, name, {"spec": {"containers": [container]}})
+            await cluster.allocator.open(cluster.events.append, AmAddresses(am="tls:10.0.0.2:7070"))
+            pids = {"before": None, "now": None, "registered": 1}
+            known = [KnownContainer(id=name, role="worker", host="n", executor_pid=pid) for name, pid in pids.items()]
+            assert await cluster.allocator.recover(known) == ["now", "registered"]
+            assert [each.container for each in cluster.events if isinstance(each, ContainerEnded)] == ["before"]
+            await wait_until(lambda: cluster.api.list_names("pods") == ["am", "now", "registered"])
 
     asyncio.run(run())
 
@@ -139,15 +160,15 @@ def test_a_pod_is_kept_although_the_answer_to_its_creation_comes_late(tmp_path: 
 
     async def run() -> None:
         async with open_cluster(tmp_path) as cluster:
-            loop, answered = asyncio.get_running_loop(), asyncio.Event()
-            carried_out = cluster.client.create
+            answered = threading.Event()
 
-            def answer_late(*arguments: object, **options: object) -> object:
-                created = carried_out(*arguments, **options)  # type: ignore[arg-type]
-                asyncio.run_coroutine_threadsafe(answered.wait(), loop).result()
-                return created
+            def answer(request: Request) -> Answer:
+                found = cluster.api.answer(request)
+                if request.method == "POST" and request.target == PODS:
+                    assert answered.wait(60)
+                return found
 
-            cluster.client.create = answer_late  # type: ignore[assignment, method-assign]
+            cluster.server.answer = answer
             await cluster.allocator.open(cluster.events.append)
             await cluster.allocator.recover(())
             cluster.allocator.set_demand("worker", 1)
@@ -170,24 +191,20 @@ def test_a_token_that_has_expired_does_not_fail_the_job(tmp_path: Path) -> None:
     """The kubelet writes another one soon."""
 
     async def run() -> None:
-        with ScriptedServer().serve() as server:
-            cluster = _Cluster(tmp_path, server)
+        async with open_cluster(tmp_path) as cluster:
             refused: list[Request] = []
 
             def answer(request: Request) -> Answer:
-                if request.method == "POST" and len(refused) < 3:
+                if request.method == "POST" and request.target == PODS and len(refused) < 3:
                     refused.append(request)
                     return Answer(status=401, body={"kind": "Status", "reason": "Unauthorized", "message": "expired"})
                 return cluster.api.answer(request)
 
-            server.answer = answer
+            cluster.server.answer = answer
             await cluster.allocator.open(cluster.events.append)
             await cluster.allocator.recover(())
             cluster.allocator.set_demand("worker", 1)
             await wait_until(lambda: len(cluster.api.list_names("pods")) == 2)
-            assert not [each for each in cluster.events if type(each).__name__ == "Unsatisfiable"]
-            await cluster.allocator.close()
-            cluster.api.close()
-            cluster.client.close()
+            assert not [each for each in cluster.events if isinstance(each, Unsatisfiable)]
 
     asyncio.run(run())

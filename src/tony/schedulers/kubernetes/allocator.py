@@ -50,6 +50,7 @@ from tony.schedulers.kubernetes.manifests import (
     TASK_PART,
     build_pod_name_prefix,
     build_task_pod,
+    find_am_address,
 )
 from tony.schedulers.kubernetes.own_pod import OwnPod
 from tony.schedulers.kubernetes.pod_table import PodStage, PodTable, TaskPod
@@ -206,10 +207,19 @@ class KubernetesAllocator(EnlistingAllocator):
         # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
         for pod in [pod for pod in self._table.pods.values() if pod.name not in running]:
             self._end(pod, found.get(pod.name, {"metadata": {"name": pod.name}}))
+        for pod in [pod for pod in self._table.pods.values() if not pod.has_enlisted]:
+            if find_am_address(found[pod.name]) != self._am_address:
+                self._give_up_unreachable(pod)
         self._has_recovered = True
         for name in running - self._table.pods.keys():
-            self._start(self._delete_stray(name))
+            self._start(self._delete_orphan(name))
         return [*self._table.pods]
+
+    def _give_up_unreachable(self, pod: TaskPod) -> None:
+        """End a pod whose executor asks the AM at an old address for its task; it is deleted as an orphan."""
+        self._forget(pod)
+        cause = "its executor knows only the address of the previous application master"
+        self.end_container(ContainerEnded(container=pod.name, cause=cause, blameless=True), self._sink)
 
     async def _list_pods(self) -> Sequence[Object]:
         labels = {JOB_LABEL: self._job.record.job_id, PART_LABEL: TASK_PART}
@@ -322,7 +332,7 @@ class KubernetesAllocator(EnlistingAllocator):
         """Delete a pod that a request of the AM attempt before has created since."""
         is_running = change.change is Change.PRESENT and not pod_ends.has_ended(change.content)
         if is_running and self._has_recovered and not change.content["metadata"].get("deletionTimestamp"):
-            self._start(self._delete_stray(str(change.content["metadata"]["name"])))
+            self._start(self._delete_orphan(str(change.content["metadata"]["name"])))
 
     def _grant(self, pod: TaskPod, node: str) -> None:
         pod.stage, pod.node = PodStage.GRANTED, node
@@ -409,7 +419,7 @@ class KubernetesAllocator(EnlistingAllocator):
                 _log.warning("%s", error)
             await asyncio.sleep(pause)
 
-    async def _delete_stray(self, name: str) -> None:
+    async def _delete_orphan(self, name: str) -> None:
         """Delete a pod that is not this AM attempt's; it may be that of a later one."""
         for pause in _BACKOFF:
             if await self._own_pod.confirm():

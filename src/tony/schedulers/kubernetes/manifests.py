@@ -164,6 +164,13 @@ def build_task_pod(
     return body
 
 
+def find_am_address(pod: Object) -> str:
+    """Return the address at which the executor in a pod of a task asks for the task; empty if it has none."""
+    own = [each for each in pod["spec"].get("containers") or () if each.get("name") == CONTAINER_NAME]
+    variables = (own[0].get("env") if own else None) or ()
+    return next((str(each.get("value", "")) for each in variables if each["name"] == AM_ADDRESS), "")
+
+
 def build_pod_name_prefix(job: str, role: str) -> str:
     """Return the beginning of the names of a role's pods, which must be DNS labels of 63 characters."""
     return f"{job}-{re.sub('[^a-z0-9]+', '-', role.lower()).strip('-')[:20] or 'task'}"
