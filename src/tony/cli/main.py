@@ -67,7 +67,7 @@ COMMAND_GROUPS = {
         "pin": "Protect a job's history from `tony purge`.",
     },
     "More": {
-        "mini": "Run a small Hadoop cluster on this machine.",
+        "mini": "Run a small Hadoop cluster or Kubernetes on this machine.",
         "login": "Log in to a portal with a token.",
         "waste": "Report reserved but unused GPU- and GB-hours, by user and week.",
         "purge": "Delete or move the history of old jobs.",

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from tony.cli.commands import mini
-from tony.errors import UserError
+from tony.errors import InfraError, UserError
 from tony.linux.process import with_marker
+from tony.mini.cluster import MiniCluster
 from tony.mini.kubernetes.cluster import KubernetesCluster
 from tony.mini.kubernetes.layout import DAEMONS
 from tony.model.state_directory import Home
@@ -46,6 +47,30 @@ def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
     assert orphan.wait(10) < 0
     assert with_marker(marker) == []
     assert list(cluster.home.path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("kill", "kubelet"), ("restart", "nm1")])
+def test_commands_of_hadoop_say_so(words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TONY_HOME", str(tmp_path))
+    monkeypatch.setattr(KubernetesCluster, "is_running", True)
+    result = CliRunner().invoke(mini.command, words)
+    assert isinstance(result.exception, UserError)
+    assert str(result.exception) == (
+        f"tony mini {words[0]} is for daemons of Hadoop; only a small Kubernetes is running"
+    )
+
+
+def test_it_is_stopped_though_hadoop_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise InfraError("a daemon does not end")
+
+    monkeypatch.setenv("TONY_HOME", str(tmp_path))
+    monkeypatch.setattr(MiniCluster, "stop", refuse)
+    cluster = KubernetesCluster(Home(tmp_path), {})
+    cluster.places.path.mkdir(parents=True)
+    result = CliRunner().invoke(mini.command, ["stop"])
+    assert str(result.exception) == "a daemon does not end"
+    assert not cluster.places.path.exists()
 
 
 def test_status_after_all_daemons_died(tmp_path: Path) -> None:

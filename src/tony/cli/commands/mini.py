@@ -136,7 +136,11 @@ def stop(as_json: bool) -> None:
 
     Applications that run on it are killed.
     """
-    count = _cluster().stop(warn) + _kubernetes().stop()
+    count = 0
+    try:
+        count += _cluster().stop(warn)
+    finally:  # one that cannot be stopped does not keep the other one running
+        count += _kubernetes().stop()
     if as_json:
         print_json({"ended": count})
     else:
@@ -181,23 +185,23 @@ def env() -> None:
     "--signal", "name", type=WordParameter(list(_SIGNALS)), default="KILL", show_default=True, help="Signal to send."
 )
 def kill(daemon: str, name: str) -> None:
-    """Send a signal to a daemon.
+    """Send a signal to a daemon of Hadoop.
 
     DAEMON is nn, rm, dn1, nm1... The containers of a killed NodeManager continue.
     """
-    process = _cluster().kill(daemon, _SIGNALS[name])
+    process = _find_hadoop("kill").kill(daemon, _SIGNALS[name])
     say(f"{daemon} is not running" if process is None else f"Sent SIG{name} to {daemon} (pid {process.pid})")
 
 
 @command.command("restart")
 @click.argument("daemon")
 def restart(daemon: str) -> None:
-    """Restart a daemon.
+    """Restart a daemon of Hadoop.
 
     DAEMON is nn, rm, dn1, nm1... Waits until the cluster is ready.
     """
     started_at = time.monotonic()
-    dead = _cluster().restart(daemon)
+    dead = _find_hadoop("restart").restart(daemon)
     if dead:
         verb = "is" if len(dead) == 1 else "are"
         say(f"Restarted {daemon}; {' and '.join(dead)} {verb} still down; next: tony mini restart {dead[0]}")
@@ -212,6 +216,14 @@ def _abort_start(number: int, frame: object) -> None:
 
 def _cluster() -> MiniCluster:
     return MiniCluster(home(), os.environ)
+
+
+def _find_hadoop(name: str) -> MiniCluster:
+    """Return the Hadoop cluster for a subcommand that Kubernetes does not have."""
+    cluster = _cluster()
+    if not cluster.places.state.exists() and _kubernetes().is_running:
+        raise UserError(f"tony mini {name} is for daemons of Hadoop; only a small Kubernetes is running")
+    return cluster
 
 
 def _kubernetes() -> KubernetesCluster:
