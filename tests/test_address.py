@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.address import Address, parse_address
+from tony.address import Address, is_loopback, parse_address
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,9 @@ def test_text() -> None:
     """As it was written, with brackets where they are needed."""
     assert "rm1:8032" == str(parse_address("rm1:8032"))
     assert "[::1]:1" == str(Address(host="::1", port=1))
+
+
+def test_addresses_of_this_machine() -> None:
+    """Names are not resolved."""
+    hosts = ("localhost", "127.0.0.1", "127.8.0.1", "::1", "10.0.0.1", "0.0.0.0", "localhost.example.com", "")
+    assert ["localhost", "127.0.0.1", "127.8.0.1", "::1"] == [host for host in hosts if is_loopback(host)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 
 
@@ -44,6 +45,14 @@ def parse_address(text: str, default_port: int | None = None) -> Address:
     if host and is_number and host.isprintable() and not any(char in host for char in " /@[]"):
         return Address(host=host, port=int(port))
     raise ValueError(f"{text!r:.200} is not an address; write host:port")
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach a host, as far as can be told without resolving its name."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_bare_ipv6(text: str) -> bool:

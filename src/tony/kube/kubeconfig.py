@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from tony.address import is_loopback
 from tony.errors import ConfigError, Problem
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.credentials import (
@@ -124,16 +124,9 @@ def find_proxy(server: str) -> str:
     As for `kubectl`, servers of this machine need none, whatever the environment says.
     """
     parts = urlsplit(server)
-    if _is_loopback(parts.hostname or ""):
+    if is_loopback(parts.hostname or ""):
         return ""
     return "" if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme, "")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _merge(files: Sequence[Path]) -> tuple[dict[str, dict[str, _Entry]], str]:

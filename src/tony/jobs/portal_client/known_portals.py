@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import socket
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from tony.address import format_host
+from tony.address import format_host, is_loopback
 from tony.errors import RecordError, StorageError, UserError
 from tony.history.json_files import read_if_valid, read_json, write_json
 from tony.linux import process
@@ -82,14 +81,6 @@ def is_private(address: str) -> bool:
     """Return True if requests to an address cannot be read on the way: https or loopback."""
     parts = urlsplit(address)
     return parts.scheme == "https" or is_loopback(parts.hostname or "")
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if only this machine can reach a host."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tony.address import format_host
+from tony.address import format_host, is_loopback
 from tony.errors import UserError
-from tony.jobs.portal_client.known_portals import is_loopback
 from tony.jobs.state_dir import get_user_name
 from tony.portal.access.login_credentials import TokenFile
 from tony.web.user_authentication import PERSON, AuthConfig, TrustedProxy
