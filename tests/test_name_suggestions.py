@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tony.name_suggestions import find_closest_match, format_known_names, suggest_names
+from tony.name_suggestions import find_closest_match, find_similar_file, format_known_names, suggest_names
 
 KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
 
@@ -40,3 +42,11 @@ def test_among_thousands_only_spelling_is_forgiven() -> None:
     many = [f"role-{number}" for number in range(10_000)]
     assert "role-77" == find_closest_match("ROLE_77", many)
     assert find_closest_match("rol-77", many) is None
+
+
+def test_a_file_next_to_a_missing_one(tmp_path: Path) -> None:
+    for name in ("train.py", "train.sh", "other.py"):
+        (tmp_path / name).touch()
+    assert "train.py" == find_similar_file(tmp_path / "trian.py", (".py",))
+    assert "" == find_similar_file(tmp_path / "trian.py", (".toml",))
+    assert "" == find_similar_file(tmp_path / "none" / "trian.py", (".py",))

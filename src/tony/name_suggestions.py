@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 from tony.units import format_first
 
-#: With more known names only the spelling is compared: more would take seconds.
+#: Most known names that are compared for similarity: more would take seconds.
 _MAX_COMPARED = 300
 #: Most known names that are listed if none is near.
 _MAX_LISTED = 12
@@ -23,6 +24,15 @@ def find_closest_match(word: str, known: Iterable[str]) -> str | None:
 
     close = difflib.get_close_matches(fold_name(word[:100]), by_folded, n=1, cutoff=0.6)
     return by_folded[close[0]] if close else None
+
+
+def find_similar_file(path: Path, suffixes: Collection[str]) -> str:
+    """Return the name of a file next to a missing one that is similar and has a suffix; empty if there is none."""
+    try:
+        names = [each.name for each in path.parent.iterdir() if each.suffix in suffixes]
+    except OSError:
+        names = []
+    return find_closest_match(path.name, sorted(names)[:_MAX_COMPARED]) or ""
 
 
 def suggest_names(word: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -20,7 +20,7 @@ from tony.errors import Problem
 from tony.model.file_entry import parse_file_entry
 from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import Command, JobSpec
-from tony.name_suggestions import find_closest_match
+from tony.name_suggestions import find_similar_file
 
 #: Characters with which a shell does more than start a program with these words, and those of placeholders.
 _SPECIAL = re.compile(r"[;&|<>()$`\\*?\[\]{}~\n#!]")
@@ -29,8 +29,6 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 #: Options of Python without a value; others end the reading.
 _PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]+")
-#: Names of a folder that are compared with a missing one.
-_MAX_NAMES = 300
 
 
 def find_missing_scripts(resolved: Resolved) -> Iterator[Problem]:
@@ -98,11 +96,7 @@ def _explain(spec: JobSpec, script: str) -> str:
         return (
             f'source is not set, so the work folder has no {script}. Write source = "." if it is next to the job file.'
         )
-    folder, name = os.path.split(os.path.join(spec.source, script))
-    try:
-        names = [each.name for each in Path(folder).iterdir() if Path(each).suffix == Path(name).suffix]
-    except OSError:
-        names = []
-    near = find_closest_match(name, sorted(names)[:_MAX_NAMES])
+    path = Path(spec.source, script)
+    near = find_similar_file(path, (path.suffix,))
     meant = os.path.join(os.path.dirname(script), near) if near else ""
     return f"{script} is not in source ({spec.source})" + (f"; did you mean {meant}?" if near else ".")

@@ -19,14 +19,12 @@ from tony.config.table.layers import (
 )
 from tony.config.table.settings_table import Key, Kind
 from tony.errors import Problem
-from tony.name_suggestions import find_closest_match
+from tony.name_suggestions import find_similar_file
 
 #: Bytes; larger files are refused without reading them whole.
 MAX_FILE = 1024**2
-
-#: Names in a folder that are compared with a missing one.
-_MAX_NAMES = 300
 _YAML_SUFFIXES = (".yaml", ".yml")
+_SUFFIXES = (".toml", *_YAML_SUFFIXES)
 #: The time that tomllib takes for a key grows with the square of its parts.
 _LONG_KEY = re.compile(r"""(?<![\w"'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""", re.ASCII)
 #: What tomllib says of a string that is not closed.
@@ -64,7 +62,7 @@ def read_layer(path: Path, shown: str, folder: Path) -> Layer:
     if suffix in _YAML_SUFFIXES:
         return _yaml_layer(read_text(path, shown), shown, folder)
     if suffix not in (".toml", ""):
-        near = "" if path.exists() else _find_similar_name(path)
+        near = "" if path.exists() else find_similar_file(path, _SUFFIXES)
         kinds = "the name of a job file must end in .toml, .yaml, .yml, or .xml (LinkedIn TonY)"
         raise _build_rejected_error(shown, f"{kinds}; did you mean {near}?" if near else f"{kinds}.")
     return _toml_layer(read_text(path, shown), shown, folder)
@@ -98,17 +96,8 @@ def read_text(path: Path, shown: str) -> str:
 
 
 def _explain_missing_file(path: Path) -> str:
-    near = _find_similar_name(path)
+    near = find_similar_file(path, _SUFFIXES)
     return f"no such file in {path.parent.absolute()}" + (f"; did you mean {near}?" if near else ".")
-
-
-def _find_similar_name(path: Path) -> str:
-    """Return the name of a settings file next to a missing one that is similar; empty if there is none."""
-    try:
-        names = [each.name for each in path.parent.iterdir() if each.suffix in (".toml", *_YAML_SUFFIXES)]
-    except OSError:
-        names = []
-    return find_closest_match(path.name, sorted(names)[:_MAX_NAMES]) or ""
 
 
 def _folder_instead(path: Path, shown: str, error: OSError) -> str:
