@@ -23,6 +23,7 @@ from tests.support.waiting import block_until
 from tony.linux.process import name, with_marker
 from tony.mini.kubernetes.cgroups import list_hierarchies
 from tony.mini.kubernetes.layout import KubernetesLayout
+from tony.mini.kubernetes.mounts import list_writable_mounts
 from tony.mini.kubernetes.software import PYTHON_IMAGE, find_missing, find_software
 from tony.model.state_directory import Home
 
@@ -58,6 +59,16 @@ class Lab:
         mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(self.places.path) in line]
         return [*processes, *groups, *mounts]
 
+    def list_writable(self) -> list[str]:
+        """Return the machine's mounts that the daemons can write to, but for those of `/proc` and control groups."""
+        (kubelet,) = [pid for pid in with_marker(self.places.marker) if name(pid) == "kubelet"]
+        excluded = [Path(path) for path in ("/run", "/var", "/proc", "/sys/fs/cgroup")]
+        mounts = list_writable_mounts(Path("/proc/self/mountinfo").read_text(), excluded)
+        test = ("sh", "-c", 'for path; do if test -w "$path"; then echo "$path"; fi; done', "sh")
+        paths = [str(mount.path) for mount in mounts]
+        enter = ("nsenter", "--target", str(kubelet), "--mount", *test, *paths)
+        return subprocess.run(enter, capture_output=True, text=True, check=True).stdout.splitlines()
+
 
 @pytest.fixture
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
@@ -86,6 +97,8 @@ def test_a_job_on_a_small_kubernetes(lab: Lab) -> None:
     assert (True, None) == (status["running"], status["waiting_for"])
     assert {"running"} == {daemon["state"] for daemon in status["daemons"]}
     assert lab.tony("mini", "env").stdout == f"export KUBECONFIG={lab.places.kubeconfig}\n"
+
+    assert lab.list_writable() == []
 
     # Output of a program that ends at once may be lost.
     program = "import os, ssl, sqlite3, time; print('task', os.environ['TASK_INDEX'], 'of', os.getuid()); time.sleep(3)"

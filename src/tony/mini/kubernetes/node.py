@@ -27,6 +27,7 @@ from tony.kube.resources import SERVICE_ACCOUNTS
 from tony.mini.kubernetes.cgroups import create_cgroup
 from tony.mini.kubernetes.daemons import build_commands
 from tony.mini.kubernetes.layout import API_SERVER_IP, NODE_CPUS, NODE_IP, TLS_NAME, KubernetesLayout, Software
+from tony.mini.kubernetes.mounts import list_writable_mounts
 from tony.mini.processes import log_tail
 
 _WAIT_SECONDS = 60.0
@@ -36,6 +37,10 @@ _KERNEL_SETTINGS = (
     *("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"),
     *("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"),
 )
+#: The only mounts of the machine that stay writable, for settings of processes and of control groups.
+_WRITABLE_MOUNTS = (Path("/proc"), Path("/sys/fs/cgroup"))
+#: Folders of the machine over which the node mounts its own.
+_OWN_FOLDERS = (Path("/run"), Path("/var"))
 _CONTAINERD_SOCKET = Path("/run/containerd/containerd.sock")
 
 
@@ -98,12 +103,16 @@ class Node:
 
 
 def prepare_mounts(places: KubernetesLayout) -> None:
-    """Give the daemons a `/run` and a `/var` of their own, in memory but for volumes of pods, and let no other file of
-    the machine be changed.
+    """Give the daemons a `/run` and a `/var` of their own, in memory but for volumes of pods, and make all other mounts
+    read-only but the cluster's folder, `/proc` and control groups.
     """
+    path = places.path.resolve()
     run_command("mount", "--make-rshared", "/")
-    run_command("mount", "--bind", str(places.path), str(places.path))
-    run_command("mount", "-o", "remount,bind,ro", "/")
+    run_command("mount", "--bind", str(path), str(path))
+    mountinfo = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
+    for mount in list_writable_mounts(mountinfo, (path, *_WRITABLE_MOUNTS, *_OWN_FOLDERS)):
+        if mount.is_visible:
+            run_command("mount", "-o", ",".join(("remount", "bind", "ro", *mount.options)), str(mount.path))
     run_command("mount", "-t", "tmpfs", "tmpfs", "/run")
     for name in ("var", "work", "netns", "kernel"):
         Path("/run", name).mkdir()
