@@ -17,7 +17,8 @@ from tony.mini.kubernetes.layout import (
     Software,
 )
 
-#: Names that are not found are said to be so at once: no server listens there, and there is no cluster DNS.
+#: Makes name lookups fail at once instead of timing out: no name server listens at this address, and there is no
+#: cluster DNS.
 _RESOLVER = f"nameserver {API_SERVER_IP}\n"
 _CONTAINERD = """\
 version = 2
@@ -81,7 +82,7 @@ def build_kubeconfig(server: str, authority: Path, token: str) -> dict[str, Any]
 
 
 def build_kubelet_config(places: KubernetesLayout) -> dict[str, Any]:
-    """Return the kubelet's configuration. Who can reach it, in the cluster's network, may use it."""
+    """Return the kubelet's configuration. It accepts every request, but is reachable only in the cluster's network."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
