@@ -43,11 +43,11 @@ def test_a_job_that_hangs(lab: Lab) -> None:
 
     shown = lab.tony("stacks", job)
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout.count("waits_for_a_peer") == 2
+    assert shown.stdout.count("waits_for_a_peer (") == 2
     assert "keeper:0: from the kernel; saved as keeper-0.s1.t1.stacks among the logs" in shown.stdout
     told = [json.loads(line) for line in lab.tony("stacks", job, "worker:1", "--json").stdout.splitlines()]
     assert [each["task"] for each in told] == ["worker:1"]
-    assert (Home(lab.home).job(job).logs / told[0]["name"]).read_text().count("waits_for_a_peer") == 2
+    assert (Home(lab.home).job(job).logs / told[0]["name"]).read_text().count("waits_for_a_peer (") == 2
     assert lab.tony("log-level", job, "debug").returncode == 0
 
     done = lab.tony("restart", job)
@@ -62,6 +62,7 @@ def test_a_job_that_hangs(lab: Lab) -> None:
     assert {each["data"]["actor"]["name"] for each in asked} == {get_user_name()}
     assert sorted(each["data"]["task"] for each in asked[:4]) == ["keeper:0", "worker:0", "worker:1", "worker:1"]
     assert [each["event"] for each in asked[4:]] == ["log-level-requested", "restart-requested"]
-    for line in (("stacks", job), ("restart", job), ("log-level", job, "info")):
+    assert "waits_for_a_peer (" in lab.tony("stacks", job).stdout, "they were saved"
+    for line in (("restart", job), ("log-level", job, "info")):
         refused = lab.tony(*line)
         assert (refused.returncode, f"{job} (" in refused.stderr and " succeeded " in refused.stderr) == (2, True)

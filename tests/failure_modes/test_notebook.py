@@ -218,7 +218,7 @@ def test_errors_and_failures_are_exceptions(lab: Lab) -> None:
     assert answer["told"] == [
         'command: no command is set. Write command = "python train.py".',
         "max_restart = 2 (argument): unknown key; did you mean `max_restarts`?",
-        "nowhere.toml: no such file.",
+        f"nowhere.toml: no such file in {lab.root}.",
         f'source = "nowhere" (argument): {lab.root}/nowhere does not exist.',
         "a job cannot be 7 (int); give a tony.JobSpec, the path of a job file, or a mapping with the keys of one",
         f"there is no job 'nope': {lab.home}/jobs has no jobs",

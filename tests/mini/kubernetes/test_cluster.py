@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.support.waiting import block_until
 from tony.cli.commands import mini
 from tony.errors import InfraError, UserError
 from tony.linux.process import with_marker
@@ -42,9 +43,10 @@ def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
     cluster.places.path.mkdir(parents=True)
     marker = cluster.places.marker
     name, _, value = marker.rstrip("\0").partition("=")
-    orphan = subprocess.Popen(["sleep", "600"], env={**os.environ, name: value})
-    assert not cluster.stop()
-    assert orphan.wait(10) < 0
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, name: value}) as orphan:
+        block_until(lambda: bool(with_marker(marker)))  # the kernel shows its environment only after its start
+        assert not cluster.stop()
+        assert orphan.wait() < 0
     assert with_marker(marker) == []
     assert list(cluster.home.path.iterdir()) == []
 

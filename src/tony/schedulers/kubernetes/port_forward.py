@@ -44,7 +44,7 @@ def forward_port(client: ApiClient, pod: str, port: int) -> socket.socket:
 
 
 def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
-    from websockets.exceptions import InvalidHandshake, InvalidStatus  # late: only clients have this library
+    from websockets.exceptions import InvalidStatus, WebSocketException  # late: only clients have this library
     from websockets.sync.client import connect
     from websockets.typing import Subprotocol
 
@@ -69,7 +69,7 @@ def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
         sock.close()
         text = (error.response.body or b"").decode(errors="replace")
         raise build_api_error(what, error.response.status_code, {"message": text}) from None
-    except (InvalidHandshake, OSError, EOFError) as error:
+    except (WebSocketException, OSError, EOFError) as error:
         sock.close()
         raise UnreachableError(f"{what}: {error}") from None
 
