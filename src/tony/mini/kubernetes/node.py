@@ -42,6 +42,9 @@ _WRITABLE_MOUNTS = (Path("/proc"), Path("/sys/fs/cgroup"))
 #: Folders of the machine over which the node mounts its own.
 _OWN_FOLDERS = (Path("/run"), Path("/var"))
 _CONTAINERD_SOCKET = Path("/run/containerd/containerd.sock")
+#: Without an address of its own a bridge has that of one of its ports: whenever a pod came or went it could change, and
+#: other pods sent to the old one until they asked again.
+_BRIDGE_MAC = "02:00:0a:f4:00:01"
 
 
 class Node:
@@ -145,7 +148,7 @@ def oversubscribe_cpus(count: int) -> None:
 def prepare_network() -> None:
     """Create the bridge of pods, with the addresses of the node and of the API server."""
     run_command("ip", "link", "set", "lo", "up")
-    run_command("ip", "link", "add", "cni0", "type", "bridge")
+    run_command("ip", "link", "add", "cni0", "address", _BRIDGE_MAC, "type", "bridge")
     for address in (f"{NODE_IP}/24", f"{API_SERVER_IP}/32"):
         run_command("ip", "address", "add", address, "dev", "cni0")
     run_command("ip", "link", "set", "cni0", "up")
