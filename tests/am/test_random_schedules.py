@@ -18,6 +18,7 @@ from tests.core.log_explanations import unexplained
 from tests.core.random_jobs import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.guarantees import Guarantees
+from tests.support.random_schedules import play_block
 from tests.support.waiting import wait_until
 from tony.core import events as ev
 from tony.core.actions import Action
@@ -137,22 +138,11 @@ def check(folder: Path, seed: int) -> None:
 @pytest.mark.parametrize("block", range(4))
 def test_whole_jobs_survive_random_trouble(block: int, tmp_path: Path) -> None:
     """The job ends with its true reason, its log holds each event once and replays, and no container is left."""
-    play_block(range(block * 10, (block + 1) * 10), tmp_path)
+    play_block(range(block * 10, (block + 1) * 10), tmp_path, check)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(1, 31))
 def test_hundreds_of_whole_jobs(block: int, tmp_path: Path) -> None:
     """As above, so often that the rare coincidences come as well."""
-    play_block(range(block * 100, (block + 1) * 100), tmp_path)
-
-
-def play_block(seeds: range, folder: Path) -> None:
-    """Each schedule in a folder of its own; a failure names its number."""
-    for seed in seeds:
-        (folder / str(seed)).mkdir()
-        try:
-            check(folder / str(seed), seed)
-        except Exception as error:
-            error.add_note(f"in schedule {seed}")
-            raise
+    play_block(range(block * 100, (block + 1) * 100), tmp_path, check)

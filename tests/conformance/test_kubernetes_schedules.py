@@ -16,6 +16,7 @@ import pytest
 from tests.core.random_jobs import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.in_process_cluster import JOB_ID, InProcessCluster, RecordedServer, build_exit
+from tests.support.random_schedules import play_block
 from tony.am import main as am
 from tony.am import unconfirmed_ends
 from tony.core import events as ev
@@ -168,22 +169,11 @@ def check_log(cluster: InProcessCluster, folder: JobFolder, report: JobReport) -
 @pytest.mark.parametrize("block", range(4))
 def test_whole_jobs_survive_random_trouble(block: int, tmp_path: Path) -> None:
     """There is one result, nothing is lost or doubled, and no pod is left."""
-    play_block(range(block * 5, (block + 1) * 5), tmp_path)
+    play_block(range(block * 5, (block + 1) * 5), tmp_path, check)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(1, 31))
 def test_hundreds_of_whole_jobs(block: int, tmp_path: Path) -> None:
     """As above, so often that the rare coincidences come as well."""
-    play_block(range(block * 100, (block + 1) * 100), tmp_path)
-
-
-def play_block(seeds: range, folder: Path) -> None:
-    """Play each schedule in a folder of its own; a failure names its number."""
-    for seed in seeds:
-        (folder / str(seed)).mkdir()
-        try:
-            check(folder / str(seed), seed)
-        except Exception as error:
-            error.add_note(f"in schedule {seed}")
-            raise
+    play_block(range(block * 100, (block + 1) * 100), tmp_path, check)
