@@ -186,7 +186,7 @@ def test_a_superseded_writer_needs_no_answer_to_know_it(
         with segment.open("ab") as file:
             journal.note_written(segment.stat().st_size + file.write(b"one\n"), urgent=True)
         with pytest.raises(AttemptSupersededError):
-            await journal.lost
+            await asyncio.wait_for(journal.lost, 60)
         with pytest.raises(StorageError, match="were not written"):
             await journal.finish()
 
