@@ -17,7 +17,7 @@ from typing import Any
 from tony.core.events import ContainerEnded, EndConfirmation, Event, Excluded, Granted, Queued, Unsatisfiable
 from tony.errors import AttemptSupersededError
 from tony.kube.api_client import ApiClient, Object
-from tony.kube.errors import AnswerLostError, KubeApiError, KubeError
+from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.object_watch import Change, ObjectChange, ObjectWatch
 from tony.kube.resources import PODS
 from tony.linux.thread_pools import to_thread
@@ -25,7 +25,6 @@ from tony.model.job_report import JobReport
 from tony.model.log_file_tail import LogFileTail
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
-from tony.retry import Backoff
 from tony.schedulers.allocator_interface import (
     NOT_LISTENING,
     AmAddresses,
@@ -53,18 +52,14 @@ from tony.schedulers.kubernetes.manifests import (
     find_am_address,
 )
 from tony.schedulers.kubernetes.own_pod import OwnPod
+from tony.schedulers.kubernetes.pod_requests import PodRequests
 from tony.schedulers.kubernetes.pod_table import PodStage, PodTable, TaskPod
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Where the AM listens in its pod.
 _AM_PORT = 7070
-#: Requests that create pods at one time: half of the threads of the AM.
-_MAX_CONCURRENT_REQUESTS = 4
-_BACKOFF = Backoff(first=0.5, most=30.0, jitter=0.5)
 #: Seconds for which an image that cannot be pulled is waited for.
 _PULL_SECONDS = 60.0
-#: Grace of a pod that is killed: with 0 the object would be removed before its processes are.
-_KILL_GRACE_SECONDS = 1
 #: Seconds for the event logs of earlier AM attempts, and at the end for the pods.
 _STORE_SECONDS = 60.0
 _CLOSE_SECONDS = 40.0
@@ -105,7 +100,9 @@ class KubernetesAllocator(EnlistingAllocator):
         self._job, self._payload, self._host = job, payload, host
         self._settings, _ = read_settings(job.record.spec.scheduler_settings)
         self._client = client
+        self._labels = {JOB_LABEL: job.record.job_id, PART_LABEL: TASK_PART}
         self._own_pod = OwnPod(client, job.record.job_id, pod, _CURRENT_SHARE * self.overlap)
+        self._requests = PodRequests(client, self._labels, self._own_pod, self._note_queued)
         self._store = store
         self._output = OutputStore(store, attempt)
         self.attempt = attempt
@@ -122,7 +119,6 @@ class KubernetesAllocator(EnlistingAllocator):
         self._queued = ""
         self._watch: ObjectWatch | None = None
         self._own_pod_watch: asyncio.Task[None] | None = None
-        self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = self._has_recovered = False
         self._changed = asyncio.Event()
@@ -177,8 +173,7 @@ class KubernetesAllocator(EnlistingAllocator):
         def on_change(change: ObjectChange) -> None:
             _call_on_loop(loop, self._on_change, change)
 
-        labels = {JOB_LABEL: self._job.record.job_id, PART_LABEL: TASK_PART}
-        self._watch = ObjectWatch(self._client, PODS, labels, on_change, _log_trouble)
+        self._watch = ObjectWatch(self._client, PODS, self._labels, on_change, _log_trouble)
         threading.Thread(target=self._watch.run, name="pod-watch", daemon=True).start()
         self._own_pod_watch = loop.create_task(self._own_pod.watch())
 
@@ -202,7 +197,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self.add_container(each.id)
             if self._watch:
                 self._watch.expect(each.id)
-        found = {str(each["metadata"]["name"]): each for each in await self._list_pods()}
+        found = {str(each["metadata"]["name"]): each for each in await self._requests.list(self._store.is_lasting)}
         running = {name for name, each in found.items() if not pod_ends.has_ended(each)}
         # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
         for pod in [pod for pod in self._table.pods.values() if pod.name not in running]:
@@ -212,7 +207,7 @@ class KubernetesAllocator(EnlistingAllocator):
                 self._give_up_unreachable(pod)
         self._has_recovered = True
         for name in running - self._table.pods.keys():
-            self._start(self._delete_orphan(name))
+            self._start(self._requests.delete_orphan(name))
         return [*self._table.pods]
 
     def _give_up_unreachable(self, pod: TaskPod) -> None:
@@ -220,18 +215,6 @@ class KubernetesAllocator(EnlistingAllocator):
         self._forget(pod)
         cause = "its executor knows only the address of the previous application master"
         self.end_container(ContainerEnded(container=pod.name, cause=cause, blameless=True), self._sink)
-
-    async def _list_pods(self) -> Sequence[Object]:
-        labels = {JOB_LABEL: self._job.record.job_id, PART_LABEL: TASK_PART}
-        for pause in _BACKOFF:
-            try:
-                return (await to_thread(lambda: self._client.list(PODS, labels=labels))).items
-            except KubeError as error:
-                if self._store.is_lasting(error):
-                    raise
-                _log.warning("%s", error)
-            await asyncio.sleep(pause)
-        raise AssertionError("delays have no end")
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
@@ -267,48 +250,25 @@ class KubernetesAllocator(EnlistingAllocator):
             memory=pod.memory,
             excluded=self._excluded,
         )
-        is_sent = False
-        for pause in _BACKOFF:
-            if pod.stage is not PodStage.CREATING:
-                break
-            try:
-                if await self._own_pod.confirm():
-                    async with self._slots:
-                        await to_thread(self._client.create, PODS, body)
-                    is_sent = True
-                    break
-            except AnswerLostError as error:
-                is_sent = True  # created or not: the next request finds out
-                _log.info("%s", error)
-            except KubeApiError as error:
-                is_sent = is_sent or error.status >= 500  # it may have been created
-                if error.is_existing:  # an answer was lost
-                    is_sent = True
-                    break
-                if not self._may_create_later(error):
-                    self._forget(pod)
-                    self._sink(Unsatisfiable(role=pod.role, reason=error.text))
-                    return
-                self._note_queued(error.text)
-            except KubeError as error:
-                _log.warning("%s", error)
-            await asyncio.sleep(pause)
+        try:
+            is_sent = await self._requests.create(body, lambda: pod.stage is PodStage.CREATING)
+        except KubeApiError as error:
+            self._forget(pod)
+            self._sink(Unsatisfiable(role=pod.role, reason=error.text))
+            return
         if is_sent and self._watch:
             self._watch.expect(pod.name)  # it may be deleted before the watch has seen it
         if pod.stage is PodStage.CREATING:
             pod.stage = PodStage.PENDING
         elif not pod.node and pod.name in self._table.pods:  # the demand was lowered meanwhile
             if is_sent:
-                await self._delete(pod.name)
+                await self._requests.delete(pod.name)
             self._forget(pod)
 
     def _forget(self, pod: TaskPod) -> None:
         pod.stage = PodStage.ENDING  # it is no longer to be created
         self._table.pods.pop(pod.name, None)
         self._changed.set()
-
-    def _may_create_later(self, error: KubeApiError) -> bool:
-        return error.is_passing or error.is_unauthorized or (error.status == 403 and "exceeded quota" in error.text)
 
     # --- changes of pods ----------------------------------------------------------------------------------------------
 
@@ -332,7 +292,7 @@ class KubernetesAllocator(EnlistingAllocator):
         """Delete a pod that a request of the AM attempt before has created since."""
         is_running = change.change is Change.PRESENT and not pod_ends.has_ended(change.content)
         if is_running and self._has_recovered and not change.content["metadata"].get("deletionTimestamp"):
-            self._start(self._delete_orphan(str(change.content["metadata"]["name"])))
+            self._start(self._requests.delete_orphan(str(change.content["metadata"]["name"])))
 
     def _grant(self, pod: TaskPod, node: str) -> None:
         pod.stage, pod.node = PodStage.GRANTED, node
@@ -403,30 +363,13 @@ class KubernetesAllocator(EnlistingAllocator):
         pod = self._table.pods.get(container)
         if pod and not pod.kill_reason:
             pod.stage, pod.kill_reason = PodStage.ENDING, reason
-            self._start(self._delete(container))
+            self._start(self._requests.delete(container))
 
     def _drop(self, pod: TaskPod) -> None:
         is_requested = pod.stage is not PodStage.CREATING
         pod.stage = PodStage.ENDING
         if is_requested:
-            self._start(self._delete(pod.name))
-
-    async def _delete(self, name: str) -> None:
-        for pause in _BACKOFF:
-            try:
-                return await to_thread(lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS))
-            except KubeError as error:
-                _log.warning("%s", error)
-            await asyncio.sleep(pause)
-
-    async def _delete_orphan(self, name: str) -> None:
-        """Delete a pod that is not this AM attempt's; it may be that of a later one."""
-        for pause in _BACKOFF:
-            if await self._own_pod.confirm():
-                return await self._delete(name)
-            if self._own_pod.is_deleted:
-                return
-            await asyncio.sleep(pause)
+            self._start(self._requests.delete(pod.name))
 
     def exclude(self, host: str) -> None:
         if host not in self._excluded:

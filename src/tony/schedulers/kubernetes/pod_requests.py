@@ -1,0 +1,113 @@
+"""Requests of an AM about the pods of its tasks, repeated until the API server has answered.
+
+Pods are created and deleted only by the current AM attempt: see `own_pod`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.errors import AnswerLostError, KubeApiError, KubeError
+from tony.kube.resources import PODS
+from tony.linux.thread_pools import to_thread
+from tony.retry import Backoff
+from tony.schedulers.kubernetes.own_pod import OwnPod
+
+#: Requests that create pods at one time: half of the threads of the AM.
+_MAX_CONCURRENT_REQUESTS = 4
+_BACKOFF = Backoff(first=0.5, most=30.0, jitter=0.5)
+#: Grace of a pod that is killed: with 0 the object would be removed before its processes are.
+_KILL_GRACE_SECONDS = 1
+_log = logging.getLogger(__name__)
+
+
+class PodRequests:
+    """Requests about the pods with some labels.
+
+    Args:
+        client: repeats no request itself.
+        on_wait: called with the API server's message when a pod cannot be created yet.
+    """
+
+    def __init__(
+        self, client: ApiClient, labels: Mapping[str, str], own_pod: OwnPod, on_wait: Callable[[str], None]
+    ) -> None:
+        self._client, self._labels, self._own_pod, self._on_wait = client, labels, own_pod, on_wait
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
+
+    async def create(self, body: Object, is_needed: Callable[[], bool]) -> bool:
+        """Create a pod as soon as that is possible; return True if it may have been created.
+
+        Args:
+            is_needed: asked before each request; the pod is given up when it returns False.
+
+        Raises:
+            KubeApiError: the API server will never accept it.
+        """
+        is_sent = False
+        for pause in _BACKOFF:
+            if not is_needed():
+                break
+            try:
+                if await self._own_pod.confirm():
+                    async with self._slots:
+                        await to_thread(self._client.create, PODS, body)
+                    return True
+            except AnswerLostError as error:
+                is_sent = True  # created or not: the next request finds out
+                _log.info("%s", error)
+            except KubeApiError as error:
+                is_sent = is_sent or error.status >= 500  # it may have been created
+                if error.is_existing:  # an answer was lost
+                    return True
+                if not _may_pass(error):
+                    raise
+                self._on_wait(error.text)
+            except KubeError as error:
+                _log.warning("%s", error)
+            await asyncio.sleep(pause)
+        return is_sent
+
+    async def list(self, is_lasting: Callable[[KubeError], bool]) -> Sequence[Object]:
+        """Return all pods with the labels.
+
+        Args:
+            is_lasting: whether an error will not pass.
+
+        Raises:
+            KubeError: it is lasting.
+        """
+        for pause in _BACKOFF:
+            try:
+                return (await to_thread(lambda: self._client.list(PODS, labels=self._labels))).items
+            except KubeError as error:
+                if is_lasting(error):
+                    raise
+                _log.warning("%s", error)
+            await asyncio.sleep(pause)
+        raise AssertionError("delays have no end")
+
+    async def delete(self, name: str) -> None:
+        """Delete a pod, and kill its programs."""
+        for pause in _BACKOFF:
+            try:
+                return await to_thread(lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS))
+            except KubeError as error:
+                _log.warning("%s", error)
+            await asyncio.sleep(pause)
+
+    async def delete_orphan(self, name: str) -> None:
+        """Delete a pod that is not this AM attempt's; it may be that of a later one."""
+        for pause in _BACKOFF:
+            if await self._own_pod.confirm():
+                return await self.delete(name)
+            if self._own_pod.is_deleted:
+                return
+            await asyncio.sleep(pause)
+
+
+def _may_pass(error: KubeApiError) -> bool:
+    return error.is_passing or error.is_unauthorized or (error.status == 403 and "exceeded quota" in error.text)
