@@ -45,6 +45,7 @@ class ApiResource:
 PODS = ApiResource(plural="pods", kind="Pod")
 CONFIG_MAPS = ApiResource(plural="configmaps", kind="ConfigMap")
 SECRETS = ApiResource(plural="secrets", kind="Secret")
+PERSISTENT_VOLUMES = ApiResource(plural="persistentvolumes", kind="PersistentVolume", is_namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = ApiResource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim")
 SERVICE_ACCOUNTS = ApiResource(plural="serviceaccounts", kind="ServiceAccount")
 NODES = ApiResource(plural="nodes", kind="Node", is_namespaced=False)

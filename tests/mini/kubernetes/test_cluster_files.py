@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tony.kube.kubeconfig import load_cluster_access
-from tony.mini.kubernetes.cluster_files import write_cluster_files
+from tony.mini.kubernetes.cluster_files import build_data_claim, write_cluster_files
 from tony.mini.kubernetes.daemons import build_commands
 from tony.mini.kubernetes.layout import DAEMONS, KubernetesLayout, Software
 
@@ -29,3 +29,13 @@ def test_files_and_commands_fit_together(tmp_path: Path) -> None:
     assert f"/{places.cgroup}" == json.loads(places.kubelet_config.read_text())["cgroupRoot"]
     for daemon in ("kubelet", "kube-scheduler", "kube-controller-manager"):
         assert f"--kubeconfig={places.daemons_kubeconfig}" in commands[daemon]
+
+
+def test_pods_of_any_user_write_to_the_claim(tmp_path: Path) -> None:
+    """Its volume is a folder of the cluster; users of this machine cannot get there."""
+    places = KubernetesLayout(tmp_path / "mini")
+    write_cluster_files(places, Software(tmp_path / "software"), 6443)
+    (_, volume), (_, claim) = build_data_claim(places)
+    folder = Path(volume["spec"]["hostPath"]["path"])
+    assert (0o777, 0o700) == (folder.stat().st_mode & 0o777, folder.parent.stat().st_mode & 0o777)
+    assert volume["spec"]["claimRef"]["name"] == claim["metadata"]["name"]

@@ -16,6 +16,7 @@ from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.errors import UserError
 from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 from tony.mini.kubernetes.cluster import KubernetesCluster, KubernetesStatus
+from tony.mini.kubernetes.layout import DATA_CLAIM
 from tony.mini.kubernetes.software import PYTHON_IMAGE, VERSION
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.model.codec import to_plain
@@ -122,7 +123,8 @@ def _start_kubernetes(*, as_json: bool) -> None:
         print_json({"kubeconfig": str(cluster.kubeconfig), "seconds": round(took, 3), "image": PYTHON_IMAGE})
         return
     say(f"Kubernetes {VERSION} with 1 node is ready after {took:.1f} s.")
-    say_all(format_table([("kubeconfig", str(cluster.kubeconfig)), ("image for jobs", PYTHON_IMAGE)]))
+    places = [("kubeconfig", str(cluster.kubeconfig)), ("image for jobs", PYTHON_IMAGE)]
+    say_all(format_table([*places, ("volume for jobs", f"pvc:{DATA_CLAIM}")]))
     say()
     say("Next: " + 'eval "$(tony mini env)"')
     say(f"      tony submit job.toml --scheduler kubernetes --set scheduler.kubernetes.image={PYTHON_IMAGE}")

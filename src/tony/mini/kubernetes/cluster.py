@@ -16,12 +16,12 @@ from tony.errors import ConfigError, InfraError, StorageError, UserError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.kubeconfig import load_cluster_access
-from tony.kube.resources import NODES, SERVICE_ACCOUNTS, ApiResource
+from tony.kube.resources import NODES, PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, ApiResource
 from tony.linux import process
 from tony.mini.cluster import DaemonStatus
 from tony.mini.kubernetes.cgroups import remove_cgroup
-from tony.mini.kubernetes.cluster_files import write_cluster_files
-from tony.mini.kubernetes.layout import DAEMONS, MARKER, NODE_NAME, KubernetesLayout, Software
+from tony.mini.kubernetes.cluster_files import build_data_claim, write_cluster_files
+from tony.mini.kubernetes.layout import DAEMONS, DATA_CLAIM, MARKER, NODE_NAME, KubernetesLayout, Software
 from tony.mini.kubernetes.software import UNSHARE, VERSION, fetch
 from tony.mini.processes import log_tail
 from tony.mini.state_lock import lock_state_directory
@@ -98,8 +98,9 @@ class KubernetesCluster:
                 self._start(software, image)
                 client = ApiClient(load_cluster_access([self.kubeconfig]))
                 with closing(client):
-                    for resource, body in objects:
+                    for resource, body in [*build_data_claim(self.places), *objects]:
                         client.create(resource, body)
+                    _wait_for_claim(client)
             except (InfraError, KubeError):
                 self._kill()  # keeps its files and logs for diagnosis
                 raise
@@ -216,3 +217,12 @@ class KubernetesCluster:
                 if time.monotonic() >= deadline:
                     raise StorageError(f"cannot remove {self.places.path}: {error}") from error
                 time.sleep(_POLL_SECONDS)
+
+
+def _wait_for_claim(client: ApiClient) -> None:
+    """Wait until the claim for data is bound to its volume."""
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while client.get(PERSISTENT_VOLUME_CLAIMS, DATA_CLAIM).get("status", {}).get("phase") != "Bound":
+        if time.monotonic() > deadline:
+            raise InfraError(f"the claim {DATA_CLAIM} was not bound after {START_TIMEOUT_SECONDS:.0f} s")
+        time.sleep(_POLL_SECONDS)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tony.kube.api_client import Object
+from tony.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, ApiResource
 from tony.mini.kubernetes.layout import (
     API_SERVER_IP,
+    DATA_CLAIM,
     NODE_IP,
     PAUSE_IMAGE,
     POD_NETWORK,
@@ -56,6 +60,8 @@ def write_cluster_files(places: KubernetesLayout, software: Software, port: int)
     for folder in (places.path, places.logs, places.kubelet, places.cni):
         folder.mkdir(mode=0o700)
     token = secrets.token_urlsafe(32)
+    places.data.mkdir()
+    places.data.chmod(0o777)  # for pods of any user; on this machine the folder above keeps others out
     _write(places.token, token)
     _write(places.tokens, f'{token},admin,admin,"system:masters"\n')
     _write(places.accounts_key, _create_key())
@@ -113,6 +119,28 @@ def build_pod_network() -> dict[str, Any]:
     }
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipam": addresses}
     return {"cniVersion": "0.4.0", "name": "mini", "plugins": [bridge]}
+
+
+def build_data_claim(places: KubernetesLayout) -> Sequence[tuple[ApiResource, Object]]:
+    """Return a volume in the cluster's folder, and the claim that is bound to it, in the order of their creation."""
+    size = {"storage": "1Ti"}  # the kubelet does not look at it
+    volume = {
+        "capacity": size,
+        "accessModes": ["ReadWriteMany"],
+        "hostPath": {"path": str(places.data.resolve())},
+        "claimRef": {"namespace": "default", "name": DATA_CLAIM},
+        "storageClassName": "",
+    }
+    claim = {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": size},
+        "volumeName": DATA_CLAIM,
+        "storageClassName": "",
+    }
+    return [
+        (resource, {"apiVersion": "v1", "kind": resource.kind, "metadata": {"name": DATA_CLAIM}, "spec": spec})
+        for resource, spec in ((PERSISTENT_VOLUMES, volume), (PERSISTENT_VOLUME_CLAIMS, claim))
+    ]
 
 
 def _create_key() -> str:

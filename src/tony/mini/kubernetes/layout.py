@@ -9,6 +9,7 @@
   ready                exists once all daemons have been started
   logs/<daemon>.log, logs/node.log
   apiserver/, etcd/, kubelet/  data; kubelet/ has the volumes of pods
+  data/                the content of the claim `data`
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ API_SERVER_IP = "10.96.0.1"
 SERVICE_NETWORK = "10.96.0.0/16"
 #: A name in the API server's certificate, which it makes itself.
 TLS_NAME = "kubernetes"
+#: A PersistentVolumeClaim in the namespace `default`.
+DATA_CLAIM = "data"
 PAUSE_IMAGE = "tony.local/pause:1"
 #: In the order in which they are started. containerd is not the only one of that name: its shims are `containerd-shim`.
 DAEMONS = ("etcd", "kube-apiserver", "containerd", "kube-controller-manager", "kube-scheduler", "kubelet")
@@ -50,6 +53,7 @@ class KubernetesLayout:
         self.ready = path / "ready"
         self.logs = path / "logs"
         self.kubelet = path / "kubelet"
+        self.data = path / "data"
         self.certificates = path / "apiserver"
         #: The API server's certificate and its authority, which it writes when it starts.
         self.authority = self.certificates / "apiserver.crt"
