@@ -20,11 +20,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.change_detection import find_changed_packages, is_due
+from tests.kubernetes_build import TIMEOUT_SECONDS, wait_for_software
 from tests.support.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
+from tony.mini.kubernetes.software import find_software
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
+    from tests.mini_kubernetes import SharedKubernetes
     from tony.mini.cluster import MiniCluster
+    from tony.mini.kubernetes.cluster import KubernetesCluster
 
 # How long an example takes says something of the machine only: no test may depend on it.
 settings.register_profile("tony", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,6 +42,7 @@ FAST = ("advice", "config", "core", "hadoop", "history", "meta", "model", "proto
 LONGEST = (
     "shared-cluster",
     "other-clusters",
+    "shared-kubernetes",
     "tests/scenarios",
     "tests/e2e",
     "tests/failure_modes",
@@ -47,11 +52,18 @@ LONGEST = (
     "tests/fuzz",
 )
 
-#: Their clusters are stopped when their last test has run.
-CLUSTER_GROUPS = LONGEST[:2]
+#: Set in a run that began before Kubernetes was built: the tests that need it are the last.
+KUBERNETES_LAST = "TEST_KUBERNETES_LAST"
 
 isolated_folder = pytest.StashKey[Path]()
-running_clusters: pytest.StashKey[Clusters] = pytest.StashKey()
+running_clusters: pytest.StashKey[Clusters | SharedKubernetes] = pytest.StashKey()
+running_kubernetes: pytest.StashKey[Clusters | SharedKubernetes] = pytest.StashKey()
+#: Group of tests -> its clusters, which are stopped when its last test has run.
+CLUSTER_GROUPS = {
+    "shared-cluster": running_clusters,
+    "other-clusters": running_clusters,
+    "shared-kubernetes": running_kubernetes,
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,6 +79,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[isolated_folder] = isolate_from_user()
+    if not hasattr(config, "workerinput") and find_software(os.environ) is None:
+        os.environ[KUBERNETES_LAST] = "1"  # the processes of a parallel run inherit it: all must have the same order
     config.pluginmanager.register(SkipWatch(strict=config.getoption("strict_skips")))
 
 
@@ -92,6 +106,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
+        if group_of(item) == "shared-kubernetes" and KUBERNETES_LAST in os.environ:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS + 300))  # the first one waits for the build
     items.sort(key=lambda item: rank_of(group_of(item)))
 
 
@@ -119,11 +135,15 @@ def group_of(item: pytest.Item) -> str:
         return "shared-cluster"
     if "clusters" in fixtures:
         return "other-clusters"
+    if "kubernetes" in fixtures or parameters.get("scheduler") == "kubernetes":
+        return "shared-kubernetes"
     return item.nodeid.partition("::")[0]
 
 
 def rank_of(group: str) -> int:
     """What takes longest begins first, so that no process is left alone with it at the end."""
+    if group == "shared-kubernetes" and KUBERNETES_LAST in os.environ:
+        return len(LONGEST) + 1
     return next((number for number, name in enumerate(LONGEST) if group.startswith(name)), len(LONGEST))
 
 
@@ -158,10 +178,11 @@ def pytest_collection() -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Stop the clusters after the last test of their group: idle daemons take a twentieth of a core from the rest."""
     yield
-    found = item.config.stash.get(running_clusters, None)
     group = group_of(item)
-    if found is not None and group in CLUSTER_GROUPS and (nextitem is None or group_of(nextitem) != group):
-        found.stop()
+    if group in CLUSTER_GROUPS and (nextitem is None or group_of(nextitem) != group):
+        found = item.config.stash.get(CLUSTER_GROUPS[group], None)
+        if found is not None:
+            found.stop()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -203,6 +224,26 @@ def cluster(clusters: Clusters) -> MiniCluster:
     What a test leaves on it others find: use names of your own in HDFS, and end what you start.
     """
     return clusters.shared()
+
+
+@pytest.fixture(scope="session")
+def shared_kubernetes(pytestconfig: pytest.Config) -> Iterator[SharedKubernetes]:
+    """What `kubernetes` is started and mended by."""
+    from tests.mini_kubernetes import SharedKubernetes
+
+    wait_for_software(os.environ)
+    pytestconfig.stash[running_kubernetes] = found = SharedKubernetes()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def kubernetes(shared_kubernetes: SharedKubernetes) -> KubernetesCluster:
+    """A real Kubernetes of one node, all daemons running, shared by all tests of a run.
+
+    Each test uses a namespace of its own: `tests.schedulers.kubernetes.lab`. Jobs may use its namespace `default`, too.
+    """
+    return shared_kubernetes.mend()
 
 
 def read_allowed_skips(lines: Iterable[str]) -> dict[str, str]:

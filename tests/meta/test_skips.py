@@ -38,7 +38,7 @@ def test_a_strict_run_fails_for_each_unlisted_skip(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     for folder in ("meta", "support"):
         (tests / folder).mkdir(parents=True)
-    for name in ("conftest.py", "change_detection.py", "support/coroutines.py"):
+    for name in ("conftest.py", "change_detection.py", "kubernetes_build.py", "support/coroutines.py"):
         shutil.copy(TESTS / name, tests / name)
     for name, text in {"it": SKIPPING_TEST, "listed": SKIPPING_TEST, "file": SKIPPED_FILE}.items():
         (tests / f"test_{name}.py").write_text(text)

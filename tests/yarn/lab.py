@@ -38,7 +38,7 @@ class YarnLab(Lab):
         self.env["HADOOP_CONF_DIR"] = str(cluster.conf)
 
     def complete(self, text: str) -> str:
-        return _with_memory(text)
+        return complete_memory(text)
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ def user() -> str:
 _USER = f"user.name={user()}"
 
 
-def _with_memory(text: str) -> str:
+def complete_memory(text: str) -> str:
     """Adds SMALL memory to every role that does not ask for some."""
     parts = text.split("[roles.")
     done = [parts[0]]

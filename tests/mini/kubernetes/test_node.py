@@ -1,7 +1,6 @@
 """A real Kubernetes is started, runs a job, and is ended; nothing is left of it.
 
-It is built in minutes from a gigabyte of modules: here only if all tests were requested. Elsewhere, these tests run
-where `tony mini start --kubernetes` has built it before.
+Where it has not been built these tests wait for the build of `make test`, or are skipped: tests/kubernetes_build.py.
 """
 
 from __future__ import annotations
@@ -19,15 +18,20 @@ import pytest
 
 import tony
 from tests.facts import mentions
+from tests.kubernetes_build import wait_for_software
 from tests.support.waiting import block_until
 from tony.linux.process import name, with_marker
 from tony.mini.kubernetes.cgroups import list_hierarchies
 from tony.mini.kubernetes.layout import KubernetesLayout
 from tony.mini.kubernetes.mounts import list_writable_mounts
-from tony.mini.kubernetes.software import PYTHON_IMAGE, find_missing, find_software
+from tony.mini.kubernetes.software import PYTHON_IMAGE
 from tony.model.state_directory import Home
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.on_change("kube", "mini", "schedulers"),
+    pytest.mark.slow,
+    pytest.mark.xdist_group("shared-kubernetes"),  # these have clusters of their own, but not at the same time
+]
 RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
 #: Seconds of a command; it takes a tenth on an idle machine.
 CEILING = 150.0
@@ -71,19 +75,15 @@ class Lab:
 
 
 @pytest.fixture
-def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+def lab() -> Iterator[Lab]:
     """A lab on a machine that can run Kubernetes; it is stopped at the end."""
-    if missing := find_missing(os.environ):
-        pytest.skip(f"no real Kubernetes here, it needs: {'; '.join(missing)}")
-    if find_software(os.environ) is None and not request.config.getoption("long"):
-        pytest.skip("Kubernetes has not been built: `tony mini start --kubernetes` does, in 5 to 10 minutes")
+    wait_for_software(os.environ)
     with tempfile.TemporaryDirectory(prefix="tony-kubernetes-", dir="/tmp") as folder:
         found = Lab(Path(folder))
         yield found
         found.tony("mini", "stop")
 
 
-@pytest.mark.timeout(1800)  # the first time it is built
 def test_a_job_on_a_small_kubernetes(lab: Lab) -> None:
     """Started, a second start is refused; a gang runs, and its output is there; nothing is left after the stop."""
     interfaces = sorted(os.listdir("/sys/class/net"))
@@ -115,7 +115,6 @@ def test_a_job_on_a_small_kubernetes(lab: Lab) -> None:
     assert not lab.places.path.exists()
 
 
-@pytest.mark.timeout(1800)
 def test_all_ends_with_its_first_process(lab: Lab) -> None:
     """It is killed, and no daemon outlives it; the status says so, and the next start cleans up."""
     assert lab.tony("mini", "start", "--kubernetes", "--json").returncode == 0

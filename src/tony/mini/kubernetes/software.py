@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,8 @@ _PACKAGES = ("containerd", "runc", "containernetworking-plugins")
 #: Creates the namespaces of a cluster: the process that `--fork` starts is the first one in them.
 UNSHARE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 _BUILD_SECONDS = 3600.0
+#: Minor version of Go 1 that go/go.mod asks for.
+_OLDEST_GO = 26
 #: Lines of a failed command's output that an error shows.
 _LINES = 8
 
@@ -42,12 +45,23 @@ def find_missing(environment: Mapping[str, str]) -> Sequence[str]:
     commands = {"unshare": "util-linux", "mount": "mount", "ip": "iproute2"}
     if find_software(environment) is None:
         commands |= {"go": "Go 1.26 or later", "apt-get": "Debian or Ubuntu", "dpkg-deb": "dpkg"}
+        if shutil.which("go", path=path) and (version := _find_old_go(environment)):
+            missing.append(f"Go 1.26 or later ({version})")
     missing += [f"{name} on PATH ({source})" for name, source in commands.items() if not shutil.which(name, path=path)]
     if not missing and _run([*UNSHARE, "true"], environment).returncode != 0:
         missing.append("the right to make namespaces (CAP_SYS_ADMIN)")
     if not list_hierarchies() or not all(os.access(each, os.W_OK) for each in list_hierarchies()):
         missing.append("control groups that may be changed (/sys/fs/cgroup)")
     return missing
+
+
+def _find_old_go(environment: Mapping[str, str]) -> str:
+    """Return what Go says of its version if that cannot build the sources; empty if it can."""
+    text = _run(
+        ["go", "version"], environment, SOURCE
+    ).stdout.strip()  # there, it uses a newer one that it may download
+    found = re.search(r"\bgo1\.(\d+)", text)
+    return "" if found and int(found[1]) >= _OLDEST_GO else text
 
 
 def find_software(environment: Mapping[str, str]) -> Software | None:
@@ -68,6 +82,8 @@ def fetch(environment: Mapping[str, str], notice: Callable[[str], None]) -> tupl
         raise UserError(f"a small Kubernetes needs what is missing here: {'; '.join(missing)}")
     folder = _build_folder_path(environment)
     archive = folder / f"python-{_digest_text(sys.version, str(Path(sys.executable).resolve()))}.tar"
+    if folder.is_dir() and archive.exists():  # another process may be building other sources
+        return Software(folder), archive
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with lock_cache(folder.parent):

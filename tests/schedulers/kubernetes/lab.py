@@ -1,0 +1,221 @@
+"""One user of a real Kubernetes, in a namespace of their own, and what a test wants to ask of their jobs there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.lab import CEILING, ENDED, Lab, until
+from tests.yarn.lab import SMALL, complete_memory
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.errors import KubeApiError
+from tony.kube.kubeconfig import load_cluster_access
+from tony.kube.resources import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICE_ACCOUNTS, ApiResource
+from tony.linux.process import environment_of, with_marker
+from tony.mini.kubernetes.cluster import KubernetesCluster
+from tony.mini.kubernetes.software import PYTHON_IMAGE
+from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL
+from tony.schedulers.kubernetes.access_rules import build_account_objects
+from tony.schedulers.kubernetes.launch_payload import POD_NAME
+from tony.schedulers.kubernetes.manifests import AM_PART, TASK_PART
+from tony.schedulers.kubernetes.settings import KubernetesSettings
+
+NAMESPACES = ApiResource(plural="namespaces", kind="Namespace", is_namespaced=False)
+
+
+class KubernetesLab(Lab):
+    """One user, with a namespace of their own. `$OUT` of their programs is the folder `out`, in the cluster's folder.
+
+    Pids in `status` are those of this machine, not of the pod. A role has SMALL memory unless it says otherwise.
+
+    Attributes:
+        cluster: where the jobs go.
+        namespace: has the service account of AMs; it is deleted at the end.
+        client: the administrator of the cluster, in that namespace.
+    """
+
+    scheduler = "kubernetes"
+    stop_grace = "2s"
+
+    def __init__(self, root: Path, cluster: KubernetesCluster) -> None:
+        super().__init__(root)
+        self.cluster = cluster
+        self.namespace = f"lab-{secrets.token_hex(4)}"
+        # Of the machine's folders only those of the cluster can be written by pods.
+        self._shared = cluster.places.path / "tests" / self.namespace
+        self.out = self._shared / "out"
+        self.out.mkdir(parents=True)
+        self.out.chmod(0o777)
+        kubeconfig = root / "kubeconfig"
+        kubeconfig.touch(mode=0o600)
+        kubeconfig.write_text(self.build_kubeconfig())
+        self.env["KUBECONFIG"] = str(kubeconfig)
+        self.client = ApiClient(load_cluster_access([kubeconfig]))
+        self._create_namespace()
+        site = Path(self.env["XDG_CONFIG_HOME"], "tony", "tony.toml")
+        site.parent.mkdir(parents=True)
+        site.write_text(_SITE.format(image=PYTHON_IMAGE, folder=self._shared))
+
+    def build_kubeconfig(self, user: Mapping[str, Any] | None = None) -> str:
+        """Return a kubeconfig file whose namespace is the lab's.
+
+        Args:
+            user: credentials; the administrator's by default.
+        """
+        config = json.loads(self.cluster.kubeconfig.read_text())
+        config["contexts"][0]["context"]["namespace"] = self.namespace
+        if user is not None:
+            config["users"][0]["user"] = user
+        return json.dumps(config)
+
+    def _create_namespace(self) -> None:
+        labels = {"pod-security.kubernetes.io/enforce": "privileged"}  # a volume of tests is a folder of the machine
+        metadata = {"name": self.namespace, "labels": labels}
+        self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        for resource, body in build_account_objects(KubernetesSettings().service_account):
+            self.client.create(resource, body)
+        until(lambda: self._exists(SERVICE_ACCOUNTS, "default"), "the namespace has its service account")
+
+    def _exists(self, resource: ApiResource, name: str) -> bool:
+        try:
+            self.client.get(resource, name)
+        except KubeApiError as error:
+            if not error.is_missing:
+                raise
+            return False
+        return True
+
+    def complete(self, text: str) -> str:
+        return complete_memory(text)
+
+    def elsewhere(self, name: str) -> KubernetesLab:
+        """The same user on another machine: an empty home, and a copy of the kubeconfig file."""
+        raise NotImplementedError  # TODO
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def status(self, job: str) -> dict[str, Any]:
+        answer = super().status(job)
+        found = PodProcesses(job)
+        for task in answer["tasks"]:
+            executor = found.executors.get(task["container"])
+            if task["pid"]:
+                task["pid"] = found.find_host_pid(executor, task["pid"])
+            if task["executor_pid"]:
+                task["executor_pid"] = executor
+        return answer
+
+    def list_pods(self, job: str, part: str = TASK_PART) -> dict[str, Object]:
+        """Pod -> its object, of the tasks or of the AM."""
+        found = self.client.list(PODS, labels={JOB_LABEL: job, PART_LABEL: part}).items
+        return {each["metadata"]["name"]: each for each in found}
+
+    def applications(self) -> set[str]:
+        return {each["metadata"]["name"] for each in self.client.list(JOBS).items}
+
+    def list_objects(self, job: str) -> list[str]:
+        """Return what is in the namespace of a job: `pods/NAME`, ..."""
+        return [
+            f"{resource.plural}/{each['metadata']['name']}"
+            for resource in (JOBS, PODS, SECRETS, CONFIG_MAPS)
+            for each in self.client.list(resource, labels={JOB_LABEL: job}).items
+        ]
+
+    def wait_ended(self, job: str) -> str:
+        """Waits until the Job has ended for Kubernetes, too; returns its verdict."""
+
+        def find_verdict() -> str:
+            conditions = (self.client.get(JOBS, job).get("status") or {}).get("conditions") or ()
+            found = {each["type"] for each in conditions if each["status"] == "True"}
+            return "succeeded" if "Complete" in found else "failed" if "Failed" in found else ""
+
+        return str(until(find_verdict, f"Kubernetes has ended {job}"))
+
+    def master_of(self, job: str) -> int:
+        """The pid of the application master."""
+        return int(until(lambda: max(PodProcesses(job).masters, default=0), f"{job} has an application master"))
+
+    def processes(self, job: str) -> list[int]:
+        return with_marker(f"{POD_NAME}={job}-", f"TONY_TASK={job}/")
+
+    def prove_clean(self) -> None:
+        """Of jobs that have ended there is nothing: no process, no secret."""
+        for job in self.jobs():
+            if self.status(job)["state"] in ENDED:
+                self.wait_removed(job)
+                assert not (self.home / "jobs" / job / "secret").exists()
+
+    def close(self) -> None:
+        """Ends whatever a failed test has left, on the cluster as well."""
+        super().close()
+        with contextlib.closing(self.client):
+            self.client.delete(NAMESPACES, self.namespace)
+
+
+class PodProcesses:
+    """Processes of a job's pods, which have pid namespaces of their own, as this machine sees them.
+
+    Attributes:
+        executors: pod of a task -> pid of its first process.
+        masters: pids of the first processes of the AM's pods.
+    """
+
+    def __init__(self, job: str) -> None:
+        first = {pid: _find_pod(pid) for pid in with_marker(f"{POD_NAME}={job}-") if _list_pids(pid)[-1:] == [1]}
+        self.masters = [pid for pid, pod in first.items() if b"TONY_AM_ADDRESS=" not in environment_of(pid)]
+        self.executors = {pod: pid for pid, pod in first.items() if pid not in self.masters}
+
+    def find_host_pid(self, executor: int | None, pid: int) -> int | None:
+        """Return this machine's pid of a process next to an executor; None if it has exited.
+
+        Args:
+            pid: in the namespace of the pod.
+        """
+        namespace = _find_namespace(executor) if executor else ""
+        return next((each for each in _list_namespace(namespace) if _list_pids(each)[-1:] == [pid]), None)
+
+
+def _find_pod(pid: int) -> str:
+    variables = dict(entry.partition(b"=")[::2] for entry in environment_of(pid).split(b"\0"))
+    return variables.get(POD_NAME.encode(), b"").decode()
+
+
+def _list_pids(pid: int) -> Sequence[int]:
+    """Return the pids of a process in each namespace, its own one last; none if it has exited."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return [int(each) for each in line.split()[1:]]
+    return []
+
+
+def _find_namespace(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    return ""
+
+
+def _list_namespace(namespace: str) -> Iterator[int]:
+    for name in os.listdir("/proc") if namespace else ():
+        if name.isdigit() and _find_namespace(int(name)) == namespace:
+            yield int(name)
+
+
+#: All pods have the lab's folder, at the same path.
+_SITE = """\
+[scheduler.kubernetes]
+image = "{image}"
+pull_policy = "Never"
+[scheduler.kubernetes.template.spec]
+volumes = [{{ name = "lab", hostPath = {{ path = "{folder}" }} }}]
+[[scheduler.kubernetes.template.spec.containers]]
+name = "tony"
+volumeMounts = [{{ name = "lab", mountPath = "{folder}" }}]
+"""
+
+__all__ = ["AM_PART", "CEILING", "SMALL", "TASK_PART", "KubernetesLab", "PodProcesses"]
