@@ -6,7 +6,7 @@ import copy
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -28,12 +28,14 @@ class FakeApi:
         objects: by path of their kind and their name.
         now: the server's clock.
         on_pod: called with each pod that was created, and with each that is to be deleted; None: pods are only objects.
+        optional: group of the API -> version -> kinds that this server has, and others have not.
     """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], Object] = {}
         self.now = 1_800_000_000.0
         self.on_pod: Callable[[Object], None] | None = None
+        self.optional: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
         self._versions = itertools.count(1)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -66,6 +68,8 @@ class FakeApi:
     def answer(self, request: Request) -> Answer:
         parts = urlsplit(request.target)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        if len(parts.path.split("/")) < 5:
+            return self._discover(*parts.path.split("/")[2:])
         path, name = _split(parts.path)
         with self._lock:
             if request.method == "POST":
@@ -94,6 +98,15 @@ class FakeApi:
             _merge(found, request.body)
             self._note("MODIFIED", path, found)
             return Answer(body=found)
+
+    def _discover(self, group: str, version: str = "") -> Answer:
+        """Answer what versions a group of the API has, or what kinds a version has."""
+        versions = self.optional.get(group, {})
+        if not versions or version not in ("", *versions):
+            return refuse(404, "NotFound", "the server could not find the requested resource")
+        if version:
+            return Answer(body={"resources": [{"name": plural} for plural in versions[version]]})
+        return Answer(body={"name": group, "versions": [{"version": each} for each in versions]})
 
     def _create(self, path: str, body: Object, *, is_dry: bool) -> Answer:
         name = body["metadata"]["name"]

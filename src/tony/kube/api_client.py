@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -177,6 +177,24 @@ class ApiClient:
         path = resource.build_path(self.namespace)
         options = {"propagationPolicy": "Background"}
         self._request("DELETE", path, f"delete {resource.plural}", query=_build_selector(labels), body=options)
+
+    def find_versions(self, group: str, plural: str) -> Sequence[str]:
+        """Return the versions of a group of the API that have a kind of object; none if it is not served.
+
+        Source: `APIGroup`, `APIResourceList` in k8s.io/apimachinery/pkg/apis/meta/v1/types.go.
+        """
+        try:
+            found = self._request("GET", f"/apis/{group}", f"look for {group}")
+        except KubeApiError as error:
+            if error.is_missing:
+                return ()
+            raise
+        versions = [str(each["version"]) for each in found.get("versions") or ()]
+        return [version for version in versions if self._has_kind(f"/apis/{group}/{version}", plural)]
+
+    def _has_kind(self, path: str, plural: str) -> bool:
+        resources = self._request("GET", path, f"look for {plural}").get("resources") or ()
+        return any(each.get("name") == plural for each in resources)
 
     def open_watch(
         self, resource: ApiResource, *, labels: Mapping[str, str] | None, version: str, timeout: float

@@ -11,6 +11,8 @@ def build_commands(places: KubernetesLayout, software: Software) -> Mapping[str,
     """Return daemon -> command."""
     access = f"--kubeconfig={places.daemons_kubeconfig}"
     key = places.accounts_key
+    # PodGroup, and a scheduler that starts gangs: not on by default in 1.36.
+    gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
     arguments = {
         "etcd": [f"--data-dir={places.path}/etcd", "--unsafe-no-fsync"],
         "kube-apiserver": [
@@ -20,6 +22,8 @@ def build_commands(places: KubernetesLayout, software: Software) -> Mapping[str,
             f"--cert-dir={places.certificates}",
             f"--token-auth-file={places.tokens}",
             "--authorization-mode=RBAC",
+            gates,
+            "--runtime-config=scheduling.k8s.io/v1alpha2=true",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
@@ -28,6 +32,7 @@ def build_commands(places: KubernetesLayout, software: Software) -> Mapping[str,
         ],
         "kube-controller-manager": [
             access,
+            gates,
             "--leader-elect=false",
             "--secure-port=0",
             f"--service-account-private-key-file={key}",
@@ -37,7 +42,7 @@ def build_commands(places: KubernetesLayout, software: Software) -> Mapping[str,
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
         ],
-        "kube-scheduler": [access, "--leader-elect=false", "--secure-port=0"],
+        "kube-scheduler": [access, gates, "--leader-elect=false", "--secure-port=0"],
         "kubelet": [
             access,
             f"--config={places.kubelet_config}",

@@ -40,6 +40,9 @@ AM_RULES: Sequence[NeededRule] = (
     NeededRule("", "secrets", ("create", "get", "list", "patch", "delete")),
     NeededRule("", "configmaps", ("create", "get", "list", "patch", "delete")),
 )
+#: What AMs need besides, where the scheduler starts gangs together, and where Kueue does.
+POD_GROUP_RULES: Sequence[NeededRule] = (NeededRule("scheduling.k8s.io", "podgroups", ("create", "delete")),)
+KUEUE_RULES: Sequence[NeededRule] = (NeededRule("kueue.x-k8s.io", "workloads", ("get",)),)
 
 
 def find_missing_rules(client: ApiClient) -> Sequence[str]:
@@ -69,10 +72,17 @@ def _grants(granted: Mapping[str, list[str]], rule: NeededRule, verb: str) -> bo
     return all({"*", value} & set(granted.get(key) or ()) for key, value in needed.items())
 
 
-def build_account_objects(account: str) -> Sequence[tuple[ApiResource, Object]]:
-    """Return the service account of AMs, its Role, and what ties them, in the order in which they are created."""
+def build_account_objects(account: str, further: Sequence[NeededRule] = ()) -> Sequence[tuple[ApiResource, Object]]:
+    """Return the service account of AMs, its Role, and what ties them, in the order in which they are created.
+
+    Args:
+        further: rules besides `AM_RULES`.
+    """
     metadata = {"name": account}
-    rules = [{"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)} for rule in AM_RULES]
+    rules = [
+        {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)}
+        for rule in (*AM_RULES, *further)
+    ]
     role = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": account}
     subject = {"kind": SERVICE_ACCOUNTS.kind, "name": account}
     contents: Sequence[tuple[ApiResource, Object]] = (
@@ -86,10 +96,11 @@ def build_account_objects(account: str) -> Sequence[tuple[ApiResource, Object]]:
     ]
 
 
-def format_role_command(account: str, namespace: str) -> str:
+def format_role_command(account: str, namespace: str, further: Sequence[NeededRule] = ()) -> str:
     """Return the commands that give AMs what they need in a namespace, on one line."""
-    verbs = dict.fromkeys(verb for rule in AM_RULES for verb in rule.verbs)
-    kinds = [f"{rule.resource}.{rule.group}" if rule.group else rule.resource for rule in AM_RULES]
+    rules = (*AM_RULES, *further)
+    verbs = dict.fromkeys(verb for rule in rules for verb in rule.verbs)
+    kinds = [f"{rule.resource}.{rule.group}" if rule.group else rule.resource for rule in rules]
     return (
         f"kubectl -n {namespace} create serviceaccount {account}; "
         f"kubectl -n {namespace} create role {account} --verb={','.join(verbs)} --resource={','.join(kinds)}; "

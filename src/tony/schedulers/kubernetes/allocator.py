@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.core.events import ContainerEnded, EndConfirmation, Event, Excluded, Granted, Queued, Unsatisfiable
-from tony.errors import AttemptSupersededError
+from tony.errors import AttemptSupersededError, SchedulerError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.object_watch import Change, ObjectChange, ObjectWatch
@@ -43,6 +43,8 @@ from tony.schedulers.job_store.record_download import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
+from tony.schedulers.kubernetes.gangs import GangKind, GangTable
+from tony.schedulers.kubernetes.kueue import find_wait_reason
 from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.schedulers.kubernetes.manifests import (
     FAILED_EXIT_CODE,
@@ -52,14 +54,17 @@ from tony.schedulers.kubernetes.manifests import (
     find_am_address,
 )
 from tony.schedulers.kubernetes.own_pod import OwnPod
+from tony.schedulers.kubernetes.pod_groups import PodGroupRequests
 from tony.schedulers.kubernetes.pod_requests import PodRequests
-from tony.schedulers.kubernetes.pod_table import PodStage, PodTable, TaskPod
+from tony.schedulers.kubernetes.pod_table import Gang, PodStage, PodTable, TaskPod
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Where the AM listens in its pod.
 _AM_PORT = 7070
 #: Seconds for which an image that cannot be pulled is waited for.
 _PULL_SECONDS = 60.0
+#: Seconds between two requests for what Kueue says.
+_QUEUE_SECONDS = 2.0
 #: Seconds for the event logs of earlier AM attempts, and at the end for the pods.
 _STORE_SECONDS = 60.0
 _CLOSE_SECONDS = 40.0
@@ -112,6 +117,12 @@ class KubernetesAllocator(EnlistingAllocator):
         )
         self._journal: ReplicatedJournal | None = None
         self._table = PodTable()
+        self._gangs = GangTable(job.record.spec, f"{job.record.job_id}-g{attempt}", self._settings)
+        self._pod_groups = PodGroupRequests(
+            client, job.record.job_id, payload.owner, self._own_pod, is_required=self._settings.gang == "native"
+        )
+        self._queue_reason = ""
+        self._queue_watch: asyncio.Task[None] | None = None
         self._memory = {name: role.resources.memory for name, role in job.record.spec.effective_roles.items()}
         self._excluded: list[str] = []
         self._sink: Sink = _ignore
@@ -198,6 +209,7 @@ class KubernetesAllocator(EnlistingAllocator):
             if self._watch:
                 self._watch.expect(each.id)
         found = {str(each["metadata"]["name"]): each for each in await self._requests.list(self._store.is_lasting)}
+        self._gangs.recover(self._table.pods.values(), found)
         running = {name for name, each in found.items() if not pod_ends.has_ended(each)}
         # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
         for pod in [pod for pod in self._table.pods.values() if pod.name not in running]:
@@ -218,7 +230,8 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
-        self._balance()
+        self._drop_surplus()
+        asyncio.get_running_loop().call_soon(self._balance)  # with the demand of other roles: they may form a gang
 
     def set_memory(self, role: str, memory: int) -> None:
         self._memory[role] = memory
@@ -227,17 +240,41 @@ class KubernetesAllocator(EnlistingAllocator):
         """Create missing pods, and delete those that are not needed."""
         if self._is_closing:
             return
+        self._drop_surplus()
+        missing = self._table.count_missing()
+        for role, gang in self._gangs.assign([*self._table.pods.values()], missing, self._memory):
+            prefix = build_pod_name_prefix(self._job.record.job_id, role)
+            pod = TaskPod(f"{prefix}-{os.urandom(4).hex()}", role, self._memory[role], gang=gang)
+            self._table.pods[pod.name] = pod
+            self.add_container(pod.name)  # its executor may enlist before its grant is seen here
+            self._start(self._create(pod))
+
+    def _drop_surplus(self) -> None:
         for pod in self._table.list_surplus():
             self._drop(pod)
-        for role, count in self._table.count_missing().items():
-            for _ in range(count):
-                prefix = build_pod_name_prefix(self._job.record.job_id, role)
-                pod = TaskPod(f"{prefix}-{os.urandom(4).hex()}", role, self._memory[role])
-                self._table.pods[pod.name] = pod
-                self.add_container(pod.name)  # its executor may enlist before its grant is seen here
-                self._start(self._create(pod))
 
     async def _create(self, pod: TaskPod) -> None:
+        try:
+            is_sent = await self._send(pod)
+        except SchedulerError as error:
+            self._forget(pod)
+            reason = error.text if isinstance(error, KubeApiError) else str(error)
+            self._sink(Unsatisfiable(role=pod.role, reason=reason))
+            return
+        if is_sent and self._watch:
+            self._watch.expect(pod.name)  # it may be deleted before the watch has seen it
+        if pod.stage is PodStage.CREATING:
+            pod.stage = PodStage.PENDING
+        elif not pod.node and pod.name in self._table.pods:  # the demand was lowered meanwhile
+            if is_sent:
+                await self._requests.delete(pod.name)
+            self._forget(pod)
+
+    async def _send(self, pod: TaskPod) -> bool:
+        """Create a pod, after its gang; return True if it may have been created."""
+        gang = pod.gang
+        if gang and self._gangs.kind is GangKind.POD_GROUP and not await self._create_pod_group(gang):
+            gang = None
         body = build_task_pod(
             self._job.record,
             pod.role,
@@ -249,25 +286,21 @@ class KubernetesAllocator(EnlistingAllocator):
             owner=self._payload.owner,
             memory=pod.memory,
             excluded=self._excluded,
+            gang=self._gangs.build_pod_fields(pod.role, gang),
         )
-        try:
-            is_sent = await self._requests.create(body, lambda: pod.stage is PodStage.CREATING)
-        except KubeApiError as error:
-            self._forget(pod)
-            self._sink(Unsatisfiable(role=pod.role, reason=error.text))
-            return
-        if is_sent and self._watch:
-            self._watch.expect(pod.name)  # it may be deleted before the watch has seen it
-        if pod.stage is PodStage.CREATING:
-            pod.stage = PodStage.PENDING
-        elif not pod.node and pod.name in self._table.pods:  # the demand was lowered meanwhile
-            if is_sent:
-                await self._requests.delete(pod.name)
-            self._forget(pod)
+        return await self._requests.create(body, lambda: pod.stage is PodStage.CREATING)
+
+    async def _create_pod_group(self, gang: Gang) -> bool:
+        def is_needed() -> bool:
+            return any(pod.stage is PodStage.CREATING for pod in self._table.list_members(gang))
+
+        return await self._pod_groups.create(gang, is_needed)
 
     def _forget(self, pod: TaskPod) -> None:
         pod.stage = PodStage.ENDING  # it is no longer to be created
         self._table.pods.pop(pod.name, None)
+        if pod.gang and self._gangs.kind is GangKind.POD_GROUP and not self._table.list_members(pod.gang):
+            self._start(self._pod_groups.delete(pod.gang))
         self._changed.set()
 
     # --- changes of pods ----------------------------------------------------------------------------------------------
@@ -283,8 +316,10 @@ class KubernetesAllocator(EnlistingAllocator):
         if pod.stage in (PodStage.CREATING, PodStage.PENDING):
             if pod_ends.is_scheduled(change.content):
                 self._grant(pod, str(change.content["spec"]["nodeName"]))
-            elif reason := pod_ends.find_pending_reason(change.content):
-                self._note_queued(reason)
+            else:
+                pod.is_gated = pod_ends.is_gated(change.content)
+                pod.pending_reason = pod_ends.find_pending_reason(change.content)
+                self._note_pending()
         if pod.stage is PodStage.GRANTED and not pod.has_enlisted:
             self._note_start_failure(pod, pod_ends.find_start_failure(change.content))
 
@@ -299,6 +334,22 @@ class KubernetesAllocator(EnlistingAllocator):
         self._sink(Granted(container=pod.name, role=pod.role, host=node, memory=pod.memory))
         if not any(each.stage in (PodStage.CREATING, PodStage.PENDING) for each in self._table.pods.values()):
             self._note_queued("")
+
+    def _note_pending(self) -> None:
+        if self._settings.queue and self._queue_watch is None and self._table.list_gated():
+            self._queue_watch = asyncio.get_running_loop().create_task(self._watch_queue())
+        if reason := self._table.find_pending_reason(self._queue_reason):
+            self._note_queued(reason)
+
+    async def _watch_queue(self) -> None:
+        """Look again and again for what Kueue says about the gang, as long as that waits."""
+        while gated := self._table.list_gated():
+            names = [pod.gang.name for pod in gated if pod.gang]
+            reason = await to_thread(find_wait_reason, self._client, names[0]) if names else ""
+            self._queue_reason = f"Kueue: {reason}" if reason else ""
+            self._note_pending()
+            await asyncio.sleep(_QUEUE_SECONDS)
+        self._queue_watch, self._queue_reason = None, ""
 
     def _note_queued(self, reason: str) -> None:
         if reason != self._queued:
@@ -334,7 +385,15 @@ class KubernetesAllocator(EnlistingAllocator):
             confirmation=EndConfirmation.UNCONFIRMED if found.is_unconfirmed else EndConfirmation.ENDED,
         )
         self.end_container(event, self._sink if pod.node else _ignore)
+        if pod.gang and pod.node:
+            self._note_gang_end(pod, pod.gang, content)
         self._balance()
+
+    def _note_gang_end(self, pod: TaskPod, gang: Gang, content: Object) -> None:
+        gang.succeeded[pod.role] += pod_ends.has_succeeded(content)
+        gang.is_closed = gang.is_closed or pod_ends.is_evicted_by_kueue(content)
+        for stranded in self._gangs.list_stranded(self._table.pods.values(), gang):
+            self._drop(stranded)
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -397,8 +456,9 @@ class KubernetesAllocator(EnlistingAllocator):
             _log.error("%d pods have not ended: %s", len(self._table.pods), ", ".join(sorted(self._table.pods)[:5]))
         if self._watch:
             self._watch.stop()
-        if self._own_pod_watch:
-            self._own_pod_watch.cancel()
+        for task in (self._own_pod_watch, self._queue_watch):
+            if task:
+                task.cancel()
 
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tony.model.job_spec import MIB, Resources
@@ -126,6 +127,7 @@ def build_task_pod(
     owner: str,
     memory: int,
     excluded: Sequence[str] = (),
+    gang: Mapping[str, Any] = MappingProxyType({}),
 ) -> Object:
     """Return the pod of a task of a role.
 
@@ -134,6 +136,7 @@ def build_task_pod(
         owner: uid of the Job.
         memory: bytes, of the program.
         excluded: nodes that it runs on only if no other node has room.
+        gang: fields of its gang; see `gangs`.
     """
     own, pods = record.spec.effective_roles[role], find_task_settings(record.spec, role, settings)
     staged = record.staged.roles.get(role, StagedRole())
@@ -161,6 +164,7 @@ def build_task_pod(
         "spec": pod,
     }
     merge_template(body, pods.template)
+    merge_template(body, gang)
     return body
 
 

@@ -2,7 +2,8 @@
 
 Sources, of Kubernetes v1.36: reasons of the condition DisruptionTarget in pkg/scheduler/framework/preemption,
 pkg/kubelet/eviction, pkg/controller/tainteviction, pkg/controller/podgc, pkg/registry/core/pod/storage/eviction.go;
-waiting reasons in pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime.
+waiting reasons in pkg/kubelet/images/types.go and pkg/kubelet/kuberuntime; of Kueue v0.14:
+pkg/controller/jobs/pod/pod_controller.go.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _CANNOT_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailab
 _OWN_STORAGE = ("ephemeral local storage usage exceeds", "Usage of EmptyDir volume")
 #: Messages of a taint of a node that does not answer, whose pods may still run.
 _LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+#: Condition that Kueue sets before it deletes a pod.
+_KUEUE_CONDITION = "TerminationTarget"
 _MAX_CHARACTERS = 600
 
 
@@ -67,8 +70,13 @@ def is_scheduled(pod: Object) -> bool:
 
 
 def has_ended(pod: Object) -> bool:
-    """Return True if the pod has no process left, or its node is lost."""
-    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    """Return True if the pod has no process left, or its node is lost.
+
+    One that is being deleted gets no node any more, but may have finalizers, such as that of Kueue.
+    """
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return True
+    return bool(pod.get("metadata", {}).get("deletionTimestamp")) and not pod.get("spec", {}).get("nodeName")
 
 
 def find_pending_reason(pod: Object) -> str:
@@ -76,14 +84,14 @@ def find_pending_reason(pod: Object) -> str:
     condition = _find_condition(pod, "PodScheduled")
     if condition is None or condition.get("status") != "False":
         return ""
-    return _clean(condition.get("message") or condition.get("reason") or "")
+    return clean_text(condition.get("message") or condition.get("reason") or "")
 
 
 def find_start_failure(pod: Object) -> tuple[str, bool] | None:
     """Return why a container cannot start, and whether that may pass; None if all may start."""
     for container in (*_list_init_containers(pod), _get_container(pod)):
         waiting = container.get("state", {}).get("waiting") or {}
-        reason, message = waiting.get("reason", ""), _clean(waiting.get("message") or "")
+        reason, message = waiting.get("reason", ""), clean_text(waiting.get("message") or "")
         if reason in _CANNOT_START | _CANNOT_PULL:
             text = f"{reason}: {message}" if message else reason
             own = container.get("name") == CONTAINER_NAME
@@ -91,10 +99,27 @@ def find_start_failure(pod: Object) -> tuple[str, bool] | None:
     return None
 
 
+def has_succeeded(pod: Object) -> bool:
+    """Return True if all containers of the pod exited with exit code 0."""
+    return bool(pod.get("status", {}).get("phase") == "Succeeded")
+
+
+def is_gated(pod: Object) -> bool:
+    """Return True if the scheduler does not look at the pod yet, because something else, such as Kueue, has it wait."""
+    condition = _find_condition(pod, "PodScheduled")
+    return condition is not None and condition.get("reason") == "SchedulingGated"
+
+
+def is_evicted_by_kueue(pod: Object) -> bool:
+    """Return True if Kueue ends the pod, and with it its whole group."""
+    condition = _find_condition(pod, _KUEUE_CONDITION)
+    return condition is not None and condition.get("status") == "True"
+
+
 def explain_end(pod: Object) -> PodEnd:
     """Return why a pod has ended, or was deleted by others than the AM."""
     status = pod.get("status", {})
-    message = _clean(status.get("message") or "")
+    message = clean_text(status.get("message") or "")
     terminated = _get_container(pod).get("state", {}).get("terminated") or {}
     if terminated.get("reason") == "OOMKilled":
         limit = _find_memory_limit(pod)
@@ -105,6 +130,8 @@ def explain_end(pod: Object) -> PodEnd:
     disruption = _find_condition(pod, "DisruptionTarget")
     if disruption and disruption.get("status") == "True":
         return _explain_disruption(disruption, message)
+    if is_evicted_by_kueue(pod):
+        return _explain_kueue(_find_condition(pod, _KUEUE_CONDITION) or {})
     if status.get("reason") == "Evicted":
         return PodEnd(cause=f"its node evicted it: {message}", is_blameless=not _is_own_storage(message))
     if status.get("reason") == "DeadlineExceeded":
@@ -120,8 +147,8 @@ def explain_end(pod: Object) -> PodEnd:
 
 def _explain_disruption(condition: Object, message: str) -> PodEnd:
     reason = condition.get("reason", "")
-    cause, kill = _DISRUPTIONS.get(reason, (f"the cluster ended it ({_clean(reason)})", ClusterKill.OTHER))
-    text = _clean(condition.get("message") or "") or message
+    cause, kill = _DISRUPTIONS.get(reason, (f"the cluster ended it ({clean_text(reason)})", ClusterKill.OTHER))
+    text = clean_text(condition.get("message") or "") or message
     is_lost = reason == "DeletionByPodGC" or any(taint in text for taint in _LOST_TAINTS)
     return PodEnd(
         cause=f"{cause}: {text}" if text else cause,
@@ -129,6 +156,11 @@ def _explain_disruption(condition: Object, message: str) -> PodEnd:
         kill=kill,
         is_unconfirmed=is_lost,
     )
+
+
+def _explain_kueue(condition: Object) -> PodEnd:
+    kill = ClusterKill.PREEMPTED if condition.get("reason") == "WorkloadEvicted" else ClusterKill.OTHER
+    return PodEnd(cause=f"Kueue ended it: {clean_text(condition.get('message') or '')}", is_blameless=True, kill=kill)
 
 
 def _explain_exit(terminated: Object) -> str:
@@ -147,7 +179,7 @@ def _find_init_failure(pod: Object) -> str:
 def _describe_exit(what: str, terminated: Object) -> str:
     code, signal = terminated["exitCode"], terminated.get("signal")
     how = f"was killed by signal {signal or code - 128}" if signal or code > 128 else f"exited with exit code {code}"
-    last = _clean(terminated.get("message") or "")
+    last = clean_text(terminated.get("message") or "")
     return f"{what} {how}{f': {last}' if last else ''}"
 
 
@@ -178,7 +210,7 @@ def _find_condition(pod: Object, kind: str) -> dict[str, Any] | None:
     return next((each for each in pod.get("status", {}).get("conditions") or () if each.get("type") == kind), None)
 
 
-def _clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return remote text on one line, without control characters, bounded."""
     line = " ".join(text.split())
     line = "".join(char if char.isprintable() else "?" for char in line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,13 +18,42 @@ class PodStage(Enum):
     ENDING = "ending"  #: it is being deleted, or its executor was asked to exit
 
 
+_WAITING = (PodStage.CREATING, PodStage.PENDING)
+#: Part of what the scheduler says about a pod for which there is room, but not for others of its gang.
+_OTHER_PODS = "waiting for minCount pods from a gang"
+
+
+@dataclass(slots=True, eq=False)
+class Gang:
+    """Pods that are started together.
+
+    Attributes:
+        name: of the group in the cluster.
+        places: role -> the number of its pods.
+        minimum: none is started before there is room for so many.
+        memory: role -> bytes of its pods' programs.
+        succeeded: role -> the number of its pods that ended with exit code 0, and keep their places in Kueue.
+        is_closed: Kueue is evicting it, so that no pod joins it.
+    """
+
+    name: str
+    places: Mapping[str, int]
+    minimum: int
+    memory: Mapping[str, int]
+    succeeded: Counter[str] = field(default_factory=Counter)
+    is_closed: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class TaskPod:
     """A pod that has not ended.
 
     Attributes:
         memory: bytes, of its program.
+        gang: the pods that it is started with; None: it is started by itself.
         node: where it runs; empty until it is granted.
+        pending_reason: why it has no node, in the scheduler's words.
+        is_gated: the scheduler does not look at it before another program, such as Kueue, has admitted it.
         is_used: an executor was launched in it.
         has_enlisted: its executor has asked for its task.
         start_failure: why its container cannot start now; empty if it can.
@@ -36,6 +66,9 @@ class TaskPod:
     memory: int
     stage: PodStage = PodStage.CREATING
     node: str = ""
+    gang: Gang | None = None
+    pending_reason: str = ""
+    is_gated: bool = False
     is_used: bool = False
     has_enlisted: bool = False
     start_failure: str = ""
@@ -64,10 +97,28 @@ class PodTable:
         surplus: list[TaskPod] = []
         for role, total in self.demand.items():
             pods = self._list(role)
-            waiting = [pod for pod in pods if pod.stage in (PodStage.CREATING, PodStage.PENDING)]
+            waiting = [pod for pod in pods if pod.stage in _WAITING]
             excess = len(pods) - total
             surplus += waiting[::-1][:excess] if excess > 0 else ()
         return surplus
+
+    def list_members(self, gang: Gang) -> Sequence[TaskPod]:
+        """Return the pods of a gang."""
+        return [pod for pod in self.pods.values() if pod.gang is gang]
+
+    def list_gated(self) -> Sequence[TaskPod]:
+        """Return the pods that wait for another program than the scheduler."""
+        return [pod for pod in self.pods.values() if pod.stage in _WAITING and pod.is_gated]
+
+    def find_pending_reason(self, queue_reason: str) -> str:
+        """Return why pods have no node: that of the first; empty if it is not known.
+
+        Args:
+            queue_reason: that of Kueue for gated ones.
+        """
+        waiting = [pod for pod in self.pods.values() if pod.stage in _WAITING]
+        reasons = [queue_reason if pod.is_gated and queue_reason else pod.pending_reason for pod in waiting]
+        return next((reason for reason in reasons if reason and _OTHER_PODS not in reason), "")
 
     def _list(self, role: str) -> list[TaskPod]:
         return [pod for pod in self.pods.values() if pod.role == role and pod.stage is not PodStage.ENDING]

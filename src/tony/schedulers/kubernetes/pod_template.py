@@ -41,6 +41,8 @@ _OWN_FIELDS: Sequence[tuple[str, str]] = (
     (r"(?!metadata$|spec$)[^.]+", "a template has only `metadata` and `spec`"),
     (r"metadata\.(?!labels$|annotations$)[^.]+", "of `metadata` there can be `labels` and `annotations`"),
     (r"metadata\.labels\.(?:tony\.dev/.*|app\.kubernetes\.io/managed-by)", ""),
+    (r"spec\.schedulingGroup(?:\..*)?", "see `gang`"),
+    (r"metadata\.(?:labels|annotations)\.kueue\.x-k8s\.io/(?:queue-name|pod-group-.*)", "set `queue`"),
     (r"spec\.restartPolicy", "tony starts tasks again itself; see `max_restarts`"),
     (r"spec\.terminationGracePeriodSeconds", "set `stop_grace`"),
     (rf"{_OWN_CONTAINER}\.(?:command|args|restartPolicy|restartPolicyRules)", "set `command` of the role"),

@@ -40,6 +40,10 @@ SETTINGS: Sequence[SchedulerSetting] = (
     _text("gpu_resource", "nvidia.com/gpu", "Name under which the cluster counts GPUs (`gpus`)."),
     _text("pull_policy", "that of Kubernetes", "`Always`, `IfNotPresent` or `Never`, for all images."),
     _words("pull_secrets", "none", "Secrets with which images are pulled."),
+    _text("queue", "none", "LocalQueue of Kueue: gangs wait for its quota."),
+    _text(
+        "gang", "`native` if the cluster has PodGroups", "`native`, or `none`: pods are started one by one; see docs."
+    ),
     _text("priority_class", "that of the cluster", "Priority class of all pods."),
     _words(
         "tolerations", "none", "Taints that pods tolerate: `key`, `key=value`, `key=value:NoSchedule`, `*` for all."
@@ -85,6 +89,8 @@ class KubernetesSettings:
     gpu_resource: str = "nvidia.com/gpu"
     pull_policy: str = ""
     pull_secrets: tuple[str, ...] = ()
+    queue: str = ""
+    gang: str = ""
     priority_class: str = ""
     task_service_account: str = ""
     tolerations: tuple[str, ...] = ()

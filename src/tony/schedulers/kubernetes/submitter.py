@@ -37,10 +37,18 @@ from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PAR
 from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_ends
-from tony.schedulers.kubernetes.access_rules import find_missing_rules, format_role_command
+from tony.schedulers.kubernetes.access_rules import (
+    KUEUE_RULES,
+    POD_GROUP_RULES,
+    NeededRule,
+    find_missing_rules,
+    format_role_command,
+)
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind, find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
+from tony.schedulers.kubernetes.kueue import find_queue_problems
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
     AM_PART,
@@ -50,6 +58,7 @@ from tony.schedulers.kubernetes.manifests import (
     build_task_pod,
 )
 from tony.schedulers.kubernetes.object_upload import count_pieces, upload_objects
+from tony.schedulers.kubernetes.pod_groups import NO_POD_GROUPS, find_pod_groups
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
 from tony.schedulers.kubernetes.port_forward import forward_port
@@ -77,7 +86,7 @@ class KubernetesSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
-        problems = problems or [*find_pod_problems(spec, settings)]
+        problems = problems or [*find_pod_problems(spec, settings), *find_gang_problems(spec, settings)]
         if problems:
             return problems
         missing = [name for name, role in spec.effective_roles.items() if not (role.image or settings.image)]
@@ -261,11 +270,14 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
     if missing := find_missing_rules(client):
         text = f"you may not {', '.join(missing)} in namespace {client.namespace}; ask its administrator"
         return [Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)]
+    rules, problems = _find_gang_needs(client, spec, settings)
+    if problems:
+        return problems
     try:
         client.get(SERVICE_ACCOUNTS, settings.service_account)
     except KubeApiError as error:
         if error.is_missing:
-            command = format_role_command(settings.service_account, client.namespace)
+            command = format_role_command(settings.service_account, client.namespace, rules)
             text = f"namespace {client.namespace} has no such service account. Its administrator runs once: {command}"
             return [Problem(key="scheduler.kubernetes.service_account", value=settings.service_account, message=text)]
         if error.status != 403:  # it may well be there
@@ -278,17 +290,33 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
     job = build_job(record, settings, _NO_RUNTIME)
     trials = [("scheduler.kubernetes", JOBS, job), ("scheduler.kubernetes", PODS, _build_trial_am_pod(job))]
     trials += [(f"roles.{role}", PODS, _build_trial_pod(record, role, settings)) for role in spec.effective_roles]
-    problems: dict[str, Problem] = {}
+    refused: dict[str, Problem] = {}
     for key, resource, body in trials:
-        if key in problems:  # the pod of a Job that is refused
+        if key in refused:  # the pod of a Job that is refused
             continue
         try:
             client.create(resource, body, dry_run=True)
         except KubeApiError as error:
             if error.is_passing or "exceeded quota" in error.text:  # it waits
                 continue
-            problems[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
-    return [*problems.values()]
+            refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
+    return [*refused.values()]
+
+
+def _find_gang_needs(
+    client: ApiClient, spec: JobSpec, settings: KubernetesSettings
+) -> tuple[Sequence[NeededRule], Sequence[Problem]]:
+    """Return what AMs need for the job's gang besides `AM_RULES`, and what the cluster lacks for it."""
+    if settings.queue:
+        return KUEUE_RULES, find_queue_problems(client, settings.queue)
+    if find_gang_kind(settings) is GangKind.NONE or sum(count_gang_sizes(spec).values()) < 2:
+        return (), ()
+    if find_pod_groups(client):
+        return POD_GROUP_RULES, ()
+    if settings.gang:
+        text = f"{NO_POD_GROUPS}. Leave `gang` out, and its pods are started one by one."
+        return (), [Problem(key="scheduler.kubernetes.gang", value=settings.gang, message=text)]
+    return (), ()
 
 
 def _build_trial_record(spec: JobSpec) -> JobRecord:
