@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tony.mini.kubernetes.cgroups import create_cgroup, list_hierarchies
+from tony.mini.kubernetes.cgroups import create_cgroup, list_hierarchies, remove_cgroups
 
 
 def test_control_groups_of_version_1(tmp_path: Path) -> None:
@@ -29,3 +29,12 @@ def test_control_group_of_version_2(tmp_path: Path) -> None:
     assert [tmp_path] == list(list_hierarchies(tmp_path))
     assert {"+cpu", "+memory", "+pids"} <= set((tmp_path / "cgroup.subtree_control").read_text().split())
     assert (tmp_path / "mini").is_dir()
+
+
+def test_the_groups_of_all_nodes_are_removed(tmp_path: Path) -> None:
+    """Those of other clusters stay."""
+    for name in ("memory", "memory/mini-1/kubepods", "memory/mini-1-2", "memory/mini-3"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "memory" / "cgroup.procs").touch()
+    remove_cgroups("mini-1", tmp_path)
+    assert ["cgroup.procs", "mini-3"] == sorted(path.name for path in (tmp_path / "memory").iterdir())

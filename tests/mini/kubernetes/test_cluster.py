@@ -15,7 +15,7 @@ from tony.errors import InfraError, UserError
 from tony.linux.process import with_marker
 from tony.mini.cluster import MiniCluster
 from tony.mini.kubernetes.cluster import KubernetesCluster
-from tony.mini.kubernetes.layout import DAEMONS
+from tony.mini.kubernetes.layout import CONTROL_PLANE
 from tony.model.state_directory import Home
 
 
@@ -26,9 +26,9 @@ def test_a_folder_that_the_node_would_hide(tmp_path: Path) -> None:
 
 
 def test_options_of_hadoop_are_refused() -> None:
-    result = CliRunner().invoke(mini.command, ["start", "--kubernetes", "--nodes", "2"])
+    result = CliRunner().invoke(mini.command, ["start", "--kubernetes", "--datanodes", "2"])
     assert isinstance(result.exception, UserError)
-    assert str(result.exception) == "--nodes is for Hadoop; with --kubernetes it has no meaning"
+    assert str(result.exception) == "--datanodes is for Hadoop; with --kubernetes it has no meaning"
 
 
 def test_no_cluster(tmp_path: Path) -> None:
@@ -51,15 +51,28 @@ def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
     assert list(cluster.home.path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [("kill", "kubelet"), ("restart", "nm1")])
-def test_commands_of_hadoop_say_so(words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [0, 101])
+def test_a_number_of_nodes_that_cannot_be(count: int, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"--nodes {count}: expected a number from 1 to 100"):
+        KubernetesCluster(Home(tmp_path), {}).start((), print, count)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("kill", "nm1"), "no daemon or node nm1 in this cluster; there are: etcd, kube-apiserver, "),
+        (("restart", "kubelet2"), "no daemon or node kubelet2 in this cluster"),
+        (("kill", "mini"), "mini has the control plane, too; stop all with: tony mini stop"),
+    ],
+)
+def test_daemons_that_are_not_there(
+    words: tuple[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TONY_HOME", str(tmp_path))
     monkeypatch.setattr(KubernetesCluster, "is_running", True)
     result = CliRunner().invoke(mini.command, words)
     assert isinstance(result.exception, UserError)
-    assert str(result.exception) == (
-        f"tony mini {words[0]} is for daemons of Hadoop; only a small Kubernetes is running"
-    )
+    assert message in str(result.exception)
 
 
 def test_it_is_stopped_though_hadoop_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,4 +95,4 @@ def test_status_after_all_daemons_died(tmp_path: Path) -> None:
     assert found is not None
     assert not found.running
     assert {"dead"} == {daemon.state for daemon in found.daemons}
-    assert f"{', '.join(DAEMONS)} are dead" in str(found.waiting_for)
+    assert f"{', '.join(CONTROL_PLANE)}, containerd, kubelet are dead" in str(found.waiting_for)

@@ -20,7 +20,7 @@ import tony
 from tests.facts import mentions
 from tests.kubernetes_build import wait_for_software
 from tests.support.waiting import block_until
-from tony.linux.process import name, with_marker
+from tony.linux.process import name, parent_of, with_marker
 from tony.mini.kubernetes.cgroups import list_hierarchies
 from tony.mini.kubernetes.layout import KubernetesLayout
 from tony.mini.kubernetes.mounts import list_writable_mounts
@@ -58,7 +58,7 @@ class Lab:
 
     def list_left(self) -> list[str]:
         """Return processes, control groups and mounts of the cluster on this machine."""
-        groups = [str(path) for each in list_hierarchies() if (path := each / self.places.cgroup).exists()]
+        groups = [str(path) for each in list_hierarchies() for path in each.glob(f"{self.places.cgroup}*")]
         processes = [name(pid) for pid in with_marker(self.places.marker)]
         mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if str(self.places.path) in line]
         return [*processes, *groups, *mounts]
@@ -117,8 +117,9 @@ def test_a_job_on_a_small_kubernetes(lab: Lab) -> None:
 
 def test_all_ends_with_its_first_process(lab: Lab) -> None:
     """It is killed, and no daemon outlives it; the status says so, and the next start cleans up."""
-    assert lab.tony("mini", "start", "--kubernetes", "--json").returncode == 0
-    (outermost,) = [pid for pid in with_marker(lab.places.marker) if name(pid) == "unshare"]
+    assert lab.tony("mini", "start", "--kubernetes", "--nodes", "2", "--json").returncode == 0
+    pids = with_marker(lab.places.marker)
+    (outermost,) = [pid for pid in pids if name(pid) == "unshare" and parent_of(pid) not in pids]
     os.kill(outermost, signal.SIGKILL)
     block_until(lambda: not with_marker(lab.places.marker))
     assert "is not ready: etcd, kube-apiserver" in lab.tony("mini", "status").stdout
@@ -126,4 +127,21 @@ def test_all_ends_with_its_first_process(lab: Lab) -> None:
     assert answer.returncode == 0, answer.stderr
     assert str(lab.places.kubeconfig) == json.loads(answer.stdout)["kubeconfig"]
     assert lab.tony("mini", "stop").stdout == "Stopped 6 daemons\n"
+    assert lab.list_left() == []
+
+
+@pytest.mark.timeout(1800)
+def test_nodes_and_daemons_are_killed_and_restarted(lab: Lab) -> None:
+    """A killed node takes its pods with it; a daemon that is started again finds the others; all is stopped."""
+    assert lab.tony("mini", "start", "--kubernetes", "--nodes", "2", "--json").returncode == 0
+    before = len(with_marker(lab.places.marker))
+    assert "Sent SIGKILL to mini2" in lab.tony("mini", "kill", "mini2").stdout
+    status = lab.tony("mini", "status").stdout
+    assert "is not ready: containerd2, kubelet2 are dead" in status
+    assert "mini2 has no power" in lab.tony("mini", "restart", "kubelet2").stderr
+    for daemon in ("mini2", "kubelet2", "kube-apiserver"):
+        answer = lab.tony("mini", "restart", daemon)
+        assert f"Restarted {daemon}; the cluster was ready after" in answer.stdout, answer.stderr
+    assert len(with_marker(lab.places.marker)) == before
+    assert lab.tony("mini", "stop").stdout == "Stopped 8 daemons\n"
     assert lab.list_left() == []

@@ -38,14 +38,17 @@ def command() -> None:
     reach. They have no authentication: while they run, any local user can run programs as you. Needs Java, and Maven
     the first time, to fetch Hadoop.
 
-    With --kubernetes, a Kubernetes of one node runs in namespaces of its own. Needs root, and Go the first time, to
-    build Kubernetes.
+    With --kubernetes, a Kubernetes runs in namespaces of its own. Needs root, and Go the first time, to build
+    Kubernetes.
     """
 
 
 @command.command("start")
 @click.option(
-    "--nodes", type=int, default=3, show_default=True, help="Number of NodeManagers, of 8 GB and 8 vcores each."
+    "--nodes",
+    type=int,
+    help=f"Number of NodeManagers, of 8 GB and 8 vcores each (default: {MiniOptions().nodes}), or of nodes of "
+    "Kubernetes (default: 1).",
 )
 @click.option("--datanodes", type=int, default=1, show_default=True, help="Number of DataNodes.")
 @click.option("--hadoop", default=DEFAULT_HADOOP, show_default=True, metavar="RELEASE", help="Hadoop release.")
@@ -60,12 +63,12 @@ def command() -> None:
 @click.option(
     "--node-path", metavar="FOLDERS", help="PATH of the nodes; default: this interpreter as python3, then your PATH."
 )
-@click.option("--kubernetes", is_flag=True, help="Start a Kubernetes of one node instead of Hadoop.")
+@click.option("--kubernetes", is_flag=True, help="Start a Kubernetes instead of Hadoop.")
 @json_option("Print the addresses as JSON.")
 @click.pass_context
 def start(
     context: click.Context,
-    nodes: int,
+    nodes: int | None,
     datanodes: int,
     hadoop: str,
     settings: tuple[str, ...],
@@ -80,11 +83,11 @@ def start(
             signal.signal(number, _abort_start)
     if kubernetes:
         _refuse_hadoop_options(context)
-        _start_kubernetes(as_json=as_json)
+        _start_kubernetes(1 if nodes is None else nodes, as_json=as_json)
         return
     options = MiniOptions(
         hadoop=hadoop,
-        nodes=nodes,
+        nodes=MiniOptions().nodes if nodes is None else nodes,
         datanodes=datanodes,
         settings=tuple(map(HadoopProperty.read, settings)),
         labels=tuple(map(Label.read, labels)),
@@ -98,7 +101,7 @@ def start(
     if as_json:
         print_json({"conf": str(cluster.conf), "seconds": round(took, 3), "web": web, "fs": state.address("nn.rpc")})
         return
-    say(f"Hadoop {hadoop} with {format_count(nodes, 'node')} is ready after {took:.1f} s.")
+    say(f"Hadoop {hadoop} with {format_count(options.nodes, 'node')} is ready after {took:.1f} s.")
     say_all(format_table([("YARN", web["rm"]), ("HDFS", web["nn"]), ("configuration", str(cluster.conf))]))
     say("It has no authentication: while it runs, any local user can run programs as you.")
     say()
@@ -110,19 +113,19 @@ def start(
 def _refuse_hadoop_options(context: click.Context) -> None:
     for parameter in context.command.params:
         is_given = context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
-        if is_given and parameter.name not in ("kubernetes", "as_json"):
+        if is_given and parameter.name not in ("kubernetes", "nodes", "as_json"):
             raise UserError(f"{parameter.opts[0]} is for Hadoop; with --kubernetes it has no meaning")
 
 
-def _start_kubernetes(*, as_json: bool) -> None:
+def _start_kubernetes(nodes: int, *, as_json: bool) -> None:
     started_at = time.monotonic()
     cluster = _kubernetes()
-    cluster.start(build_account_objects(KubernetesSettings().service_account, POD_GROUP_RULES), warn)
+    cluster.start(build_account_objects(KubernetesSettings().service_account, POD_GROUP_RULES), warn, nodes)
     took = time.monotonic() - started_at
     if as_json:
         print_json({"kubeconfig": str(cluster.kubeconfig), "seconds": round(took, 3), "image": PYTHON_IMAGE})
         return
-    say(f"Kubernetes {VERSION} with 1 node is ready after {took:.1f} s.")
+    say(f"Kubernetes {VERSION} with {format_count(nodes, 'node')} is ready after {took:.1f} s.")
     places = [("kubeconfig", str(cluster.kubeconfig)), ("image for jobs", PYTHON_IMAGE)]
     say_all(format_table([*places, ("volume for jobs", f"pvc:{DATA_CLAIM}")]))
     say()
@@ -187,23 +190,29 @@ def env() -> None:
     "--signal", "name", type=WordParameter(list(_SIGNALS)), default="KILL", show_default=True, help="Signal to send."
 )
 def kill(daemon: str, name: str) -> None:
-    """Send a signal to a daemon of Hadoop.
+    """Send a signal to a daemon.
 
-    DAEMON is nn, rm, dn1, nm1... The containers of a killed NodeManager continue.
+    DAEMON is nn, rm, dn1, nm1... The containers of a killed NodeManager continue. Of Kubernetes, it is the name of a
+    program, such as kube-apiserver, with the number of the node from 2 on (kubelet2); or a node but the first (mini2),
+    which loses its power.
     """
-    process = _find_hadoop("kill").kill(daemon, _SIGNALS[name])
-    say(f"{daemon} is not running" if process is None else f"Sent SIG{name} to {daemon} (pid {process.pid})")
+    if _is_kubernetes_alone():
+        pid = _kubernetes().kill(daemon, _SIGNALS[name])
+    else:
+        process = _cluster().kill(daemon, _SIGNALS[name])
+        pid = None if process is None else process.pid
+    say(f"{daemon} is not running" if pid is None else f"Sent SIG{name} to {daemon} (pid {pid})")
 
 
 @command.command("restart")
 @click.argument("daemon")
 def restart(daemon: str) -> None:
-    """Restart a daemon of Hadoop.
+    """Restart a daemon.
 
-    DAEMON is nn, rm, dn1, nm1... Waits until the cluster is ready.
+    DAEMON is as in `tony mini kill`. Waits until the cluster is ready.
     """
     started_at = time.monotonic()
-    dead = _find_hadoop("restart").restart(daemon)
+    dead = (_kubernetes() if _is_kubernetes_alone() else _cluster()).restart(daemon)
     if dead:
         verb = "is" if len(dead) == 1 else "are"
         say(f"Restarted {daemon}; {' and '.join(dead)} {verb} still down; next: tony mini restart {dead[0]}")
@@ -220,12 +229,8 @@ def _cluster() -> MiniCluster:
     return MiniCluster(home(), os.environ)
 
 
-def _find_hadoop(name: str) -> MiniCluster:
-    """Return the Hadoop cluster for a subcommand that Kubernetes does not have."""
-    cluster = _cluster()
-    if not cluster.places.state.exists() and _kubernetes().is_running:
-        raise UserError(f"tony mini {name} is for daemons of Hadoop; only a small Kubernetes is running")
-    return cluster
+def _is_kubernetes_alone() -> bool:
+    return not _cluster().places.state.exists() and _kubernetes().is_running
 
 
 def _kubernetes() -> KubernetesCluster:

@@ -1,4 +1,4 @@
-"""The control group of a small Kubernetes, in every hierarchy of version 1, or in the one of version 2."""
+"""The control groups of a small Kubernetes, in every hierarchy of version 1, or in the one of version 2."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ def create_cgroup(name: str, root: Path = ROOT) -> None:
                 (group / file).write_text((hierarchy / file).read_text())
 
 
-def remove_cgroup(name: str, root: Path = ROOT) -> None:
-    """Remove a group, and those below it, once their processes have ended.
+def remove_cgroups(name: str, root: Path = ROOT) -> None:
+    """Remove the groups whose names begin so, and those below them, once their processes have ended.
 
     Raises:
-        StorageError: there are still processes in it.
+        StorageError: there are still processes in one of them.
     """
     deadline = time.monotonic() + _REMOVE_SECONDS
-    groups = [hierarchy / name for hierarchy in list_hierarchies(root)]
-    while left := [group for group in groups if group.exists()]:
+    while left := [group for hierarchy in list_hierarchies(root) for group in hierarchy.glob(f"{name}*")]:
         for group in left:
             for folder, _, _ in os.walk(group, topdown=False):
                 try:

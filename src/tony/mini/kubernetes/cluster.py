@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,19 @@ from tony.kube.kubeconfig import load_cluster_access
 from tony.kube.resources import NODES, PERSISTENT_VOLUME_CLAIMS, SERVICE_ACCOUNTS, ApiResource
 from tony.linux import process
 from tony.mini.cluster import DaemonStatus
-from tony.mini.kubernetes.cgroups import remove_cgroup
+from tony.mini.kubernetes.cgroups import remove_cgroups
 from tony.mini.kubernetes.cluster_files import build_data_claim, write_cluster_files
-from tony.mini.kubernetes.layout import DAEMONS, DATA_CLAIM, MARKER, NODE_NAME, KubernetesLayout, Software
+from tony.mini.kubernetes.layout import (
+    CONTROL_PLANE,
+    DATA_CLAIM,
+    MARKER,
+    MAX_NODES,
+    NODE_DAEMONS,
+    NODE_MARKER,
+    KubernetesLayout,
+    NodeLayout,
+    Software,
+)
 from tony.mini.kubernetes.software import UNSHARE, VERSION, fetch
 from tony.mini.processes import log_tail
 from tony.mini.state_lock import lock_state_directory
@@ -76,13 +87,20 @@ class KubernetesCluster:
         """Whether any of its processes is running."""
         return self.places.path.exists() and bool(process.with_marker(self.places.marker))
 
-    def start(self, objects: Iterable[tuple[ApiResource, Object]], notice: Callable[[str], None]) -> None:
+    def start(
+        self, objects: Iterable[tuple[ApiResource, Object]], notice: Callable[[str], None], nodes: int = 1
+    ) -> None:
         """Start an empty cluster, wait until it is ready, and create objects in its namespace `default`.
+
+        Args:
+            nodes: how many it has.
 
         Raises:
             UserError: this machine lacks something, or a cluster is already running.
             InfraError: a daemon died, or is not ready in time; says which, with the end of its log.
         """
+        if not 1 <= nodes <= MAX_NODES:
+            raise UserError(f"--nodes {nodes}: expected a number from 1 to {MAX_NODES}")
         path = self.places.path.resolve()
         if any(path.is_relative_to(hidden) for hidden in _HIDDEN_FOLDERS):
             raise UserError(f"a small Kubernetes cannot use {path}, because it has a {path.parents[-2]} of its own")
@@ -95,7 +113,7 @@ class KubernetesCluster:
                 )
             self._stop_and_remove()
             try:
-                self._start(software, image)
+                self._start(software, image, nodes)
                 client = ApiClient(load_cluster_access([self.kubeconfig]))
                 with closing(client):
                     for resource, body in [*build_data_claim(self.places), *objects]:
@@ -117,7 +135,7 @@ class KubernetesCluster:
         if not self.places.path.exists():
             return 0
         with lock_state_directory(self.home):
-            count = len(self._find_running())
+            count = len(self._list_daemons()) - len(self._list_dead(self._find_running()))
             self._stop_and_remove()
             return count
 
@@ -131,18 +149,92 @@ class KubernetesCluster:
             waiting_for=self._explain_not_ready(running),
             version=VERSION,
             kubeconfig=str(self.kubeconfig),
-            daemons=tuple(self._describe(name, running.get(name)) for name in DAEMONS),
+            daemons=tuple(self._describe(name, running.get(name)) for name in self._list_daemons()),
         )
 
-    def _start(self, software: Software, image: Path) -> None:
-        variables = {"PATH": software.search_path, "LANG": "C.UTF-8", "TMPDIR": "/run", MARKER: str(self.places.path)}
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int | None:
+        """Send a signal to a daemon, or kill a node with all of its pods; wait for the end if it is SIGTERM or SIGKILL.
+
+        Returns:
+            The pid of the daemon, or of the first process of the node; None if it was dead already.
+
+        Raises:
+            UserError: there is no such daemon or node.
+            InfraError: it does not end.
+        """
+        self._check_name(name)
+        is_node = name in {node.name for node in self.places.list_nodes()}
+        if is_node:
+            number = signal.SIGKILL  # a machine without power gets no other signal
+        with lock_state_directory(self.home):
+            pid = self._find_running().get(name)
+            # All of a node ends with the first process in its namespaces, and only then does the one that made them.
+            target = next(iter(process.children(pid)), None) if pid and is_node else pid
+            if pid is None or target is None or not process.send(target, number):
+                return None
+            deadline = time.monotonic() + _REMOVE_SECONDS
+            while number in (signal.SIGTERM, signal.SIGKILL) and process.is_alive(pid):
+                if time.monotonic() >= deadline:
+                    raise InfraError(f"{name} still runs {_REMOVE_SECONDS:.0f} s after the signal; try --signal KILL")
+                time.sleep(_POLL_SECONDS)
+            return target
+
+    def restart(self, name: str) -> Sequence[str]:
+        """Restart a daemon or a node, and wait until the cluster is ready.
+
+        Returns:
+            Names of other daemons that are dead. Then it does not wait: the cluster cannot get ready without them.
+
+        Raises:
+            UserError: there is no such daemon or node.
+            InfraError: it died or is not ready in time.
+        """
+        self.kill(name)
+        software, image = fetch(self._environment, _ignore)
+        with lock_state_directory(self.home):
+            nodes = self.places.list_nodes()
+            own = next((node for node in nodes if name in node.daemons), nodes[0])
+            running = self._find_running()
+            if own.name not in running:
+                raise UserError(f"{own.name} has no power; next: tony mini restart {own.name}")
+            (first,) = process.children(running[own.name])
+            arguments = (self.places.path, software.path, image, name)
+            enter = ["nsenter", f"--target={first}", "--mount", "--net", "--pid"]
+            done = subprocess.run(
+                [*enter, *isolated_interpreter.command("tony.mini.kubernetes.daemon_start", *map(str, arguments))],
+                env={**self._build_variables(software), NODE_MARKER: str(own.number)},
+                cwd=self.places.path,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode != 0:
+                raise InfraError(f"{name} could not be started: {done.stderr.strip()}")
+            new = [node for node in nodes if node.name == name]
+            needed = {name, *(daemon for node in new for daemon in node.daemons)}
+            self._wait(new, needed)
+            return [each for each in self._list_dead(self._find_running()) if each not in needed]
+
+    def _check_name(self, name: str) -> None:
+        if not self.is_running:
+            raise UserError(f"no small Kubernetes is running in {self.home.path}; start one with: tony mini start")
+        first, *others = self.places.list_nodes()
+        if name == first.name:
+            raise UserError(f"{name} has the control plane, too; stop all with: tony mini stop")
+        known = [*self._list_daemons(), *(node.name for node in others)]
+        if name not in known:
+            raise UserError(f"no daemon or node {name} in this cluster; there are: {', '.join(known)}")
+
+    def _start(self, software: Software, image: Path, nodes: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            write_cluster_files(self.places, software, listener.getsockname()[1])
-            arguments = (self.places.path, software.path, image, listener.fileno())
-            with open(self.places.find_log("node"), "wb") as log:
-                node = subprocess.Popen(
+            write_cluster_files(self.places, software, listener.getsockname()[1], nodes)
+            first, *others = self.places.list_nodes()
+            arguments = (self.places.path, software.path, image, first.number, listener.fileno())
+            with open(self.places.find_log(first.name), "wb") as log:
+                subprocess.Popen(
                     [*UNSHARE, *isolated_interpreter.command("tony.mini.kubernetes.node", *map(str, arguments))],
-                    env=variables,
+                    env=self._build_variables(software),
                     cwd=self.places.path,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -150,16 +242,33 @@ class KubernetesCluster:
                     pass_fds=[listener.fileno()],
                     start_new_session=True,
                 )
+        self._wait([first], {first.name, *CONTROL_PLANE, *first.daemons})
+        self._wait(others, set(self._list_daemons()))
+
+    def _build_variables(self, software: Software) -> Mapping[str, str]:
+        own = {MARKER: str(self.places.path), NODE_MARKER: "1"}
+        return {"PATH": software.search_path, "LANG": "C.UTF-8", "TMPDIR": "/run", **own}
+
+    def _wait(self, nodes: Sequence[NodeLayout], needed: Collection[str]) -> None:
+        """Wait until nodes have started their daemons, and, unless others are dead, until the cluster is ready.
+
+        Args:
+            needed: daemons and nodes that must not die.
+        """
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         reason: str | None = "its daemons are being started"
         while reason:
-            if node.poll() is not None:
-                raise InfraError("\n".join(log_tail(self.places.find_log("node"))) or "its first process died")
-            if self.places.ready.exists():
-                running = self._find_running()
-                if dead := [name for name in DAEMONS if name not in running]:
+            running = self._find_running()
+            for node in nodes:
+                if node.name not in running:
+                    log = self.places.find_log(node.name)
+                    raise InfraError("\n".join(log_tail(log)) or f"the first process of {node.name} died")
+            if all(node.ready.exists() for node in nodes):
+                if dead := [name for name in needed if name not in running]:
                     path = self.places.find_log(dead[0])
                     raise InfraError("\n".join([f"{dead[0]} died; end of {path}:", *log_tail(path)]))
+                if any(name not in needed for name in self._list_dead(running)):
+                    return
                 reason = self._explain_not_ready(running)
             if reason and time.monotonic() > deadline:
                 raise InfraError(f"the small Kubernetes was not ready after {START_TIMEOUT_SECONDS:.0f} s: {reason}")
@@ -169,28 +278,44 @@ class KubernetesCluster:
         """Return why the cluster is not ready; None if it is.
 
         Args:
-            running: names of running daemons.
+            running: names of running daemons and nodes.
         """
-        dead = [name for name in DAEMONS if name not in running]
-        if dead:
+        if dead := self._list_dead(running):
             return f"{', '.join(dead)} {'is' if len(dead) == 1 else 'are'} dead; see {self.places.logs}"
         try:
             client = ApiClient(load_cluster_access([self.kubeconfig]), give_up_seconds=0)
             with closing(client):
-                conditions = client.get(NODES, NODE_NAME).get("status", {}).get("conditions", ())
                 client.get(SERVICE_ACCOUNTS, "default")
+                for node in self.places.list_nodes():
+                    conditions = client.get(NODES, node.name).get("status", {}).get("conditions", ())
+                    if not any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+                        return f"the node {node.name} is not ready"
         except KubeApiError as error:
             return str(error)
         except (KubeError, ConfigError) as error:
             return f"the API server does not respond: {error}"
-        is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-        return None if is_ready else "the node is not ready"
+        return None
+
+    def _list_daemons(self) -> Sequence[str]:
+        return [*CONTROL_PLANE, *(name for node in self.places.list_nodes() for name in node.daemons)]
+
+    def _list_dead(self, running: Collection[str]) -> Sequence[str]:
+        return [name for name in self._list_daemons() if name not in running]
 
     def _find_running(self) -> dict[str, int]:
-        """Return daemon -> pid. The kernel keeps 15 characters of a name."""
-        names = {name[:15]: name for name in DAEMONS}
-        found = {process.name(pid): pid for pid in process.with_marker(self.places.marker)}
-        return {names[short]: pid for short, pid in found.items() if short in names}
+        """Return daemon or node -> pid; that of a node is the process that made its namespaces."""
+        found: dict[str, int] = {}
+        nodes = {f"{NODE_MARKER}={node.number}\0".encode(): node for node in self.places.list_nodes()}
+        names = {name[:15]: name for name in (*CONTROL_PLANE, *NODE_DAEMONS)}  # the kernel keeps 15 characters
+        for pid in process.with_marker(self.places.marker):
+            short, environment = process.name(pid), process.environment_of(pid)
+            for marker, node in nodes.items():
+                if marker in environment and short in names:
+                    name = names[short]
+                    found[f"{name}{node.suffix}" if name in NODE_DAEMONS else name] = pid
+                elif marker in environment and short == UNSHARE[0]:
+                    found[node.name] = pid
+        return found
 
     def _describe(self, name: str, pid: int | None) -> DaemonStatus:
         return DaemonStatus(
@@ -205,7 +330,7 @@ class KubernetesCluster:
     def _kill(self) -> None:
         """Kill the first process of the namespaces, and with it all others; then remove their control groups."""
         process.sweep(self.places.marker)
-        remove_cgroup(self.places.cgroup)
+        remove_cgroups(self.places.cgroup)
 
     def _stop_and_remove(self) -> None:
         self._kill()
@@ -226,3 +351,7 @@ def _wait_for_claim(client: ApiClient) -> None:
         if time.monotonic() > deadline:
             raise InfraError(f"the claim {DATA_CLAIM} was not bound after {START_TIMEOUT_SECONDS:.0f} s")
         time.sleep(_POLL_SECONDS)
+
+
+def _ignore(text: str) -> None:
+    """Take a message about a build, which was done before."""

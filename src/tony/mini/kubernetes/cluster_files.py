@@ -13,17 +13,19 @@ from tony.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Ap
 from tony.mini.kubernetes.layout import (
     API_SERVER_IP,
     DATA_CLAIM,
-    NODE_IP,
     PAUSE_IMAGE,
     POD_NETWORK,
     TLS_NAME,
     KubernetesLayout,
+    NodeLayout,
     Software,
 )
 
 #: Makes name lookups fail at once instead of timing out: no name server listens at this address, and there is no
 #: cluster DNS.
 _RESOLVER = f"nameserver {API_SERVER_IP}\n"
+#: A kubelet renews its lease four times as often: a lost node is noticed when it has not done so for 10 s.
+_LEASE_SECONDS = 8
 _CONTAINERD = """\
 version = 2
 root = "/run/containerd/root"
@@ -51,13 +53,14 @@ BinaryName = "{debian}/usr/sbin/runc"
 """
 
 
-def write_cluster_files(places: KubernetesLayout, software: Software, port: int) -> None:
+def write_cluster_files(places: KubernetesLayout, software: Software, port: int, nodes: int) -> None:
     """Write all files that are needed before the start.
 
     Args:
         port: on which clients of this machine reach the API server.
+        nodes: how many there are.
     """
-    for folder in (places.path, places.logs, places.kubelet, places.cni):
+    for folder in (places.path, places.logs, places.nodes):
         folder.mkdir(mode=0o700)
     token = secrets.token_urlsafe(32)
     places.data.mkdir()
@@ -68,10 +71,14 @@ def write_cluster_files(places: KubernetesLayout, software: Software, port: int)
     _write(places.kubeconfig, _format(build_kubeconfig(f"https://127.0.0.1:{port}", places.authority, token)))
     inside = build_kubeconfig(f"https://{API_SERVER_IP}", places.authority, token)
     _write(places.daemons_kubeconfig, _format(inside))
-    _write(places.containerd_config, _CONTAINERD.format(pause=PAUSE_IMAGE, debian=software.debian, cni=places.cni))
-    _write(places.kubelet_config, _format(build_kubelet_config(places)))
-    _write(places.cni / "mini.conflist", _format(build_pod_network()))
     _write(places.resolver_config, _RESOLVER)
+    for number in range(1, nodes + 1):
+        node = NodeLayout(places.path, number)
+        for folder in (node.path, node.volumes, node.cni):
+            folder.mkdir(mode=0o700)
+        _write(node.containerd_config, _CONTAINERD.format(pause=PAUSE_IMAGE, debian=software.debian, cni=node.cni))
+        _write(node.kubelet_config, _format(build_kubelet_config(places, node)))
+        _write(node.cni / "mini.conflist", _format(build_pod_network(node)))
 
 
 def build_kubeconfig(server: str, authority: Path, token: str) -> dict[str, Any]:
@@ -87,16 +94,16 @@ def build_kubeconfig(server: str, authority: Path, token: str) -> dict[str, Any]
     }
 
 
-def build_kubelet_config(places: KubernetesLayout) -> dict[str, Any]:
+def build_kubelet_config(places: KubernetesLayout, node: NodeLayout) -> dict[str, Any]:
     """Return the kubelet's configuration. It accepts every request, but is reachable only in the cluster's network."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": NODE_IP,
+        "address": node.ip,
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{places.cgroup}",
+        "cgroupRoot": f"/{node.cgroup}",
         "clusterDNS": [API_SERVER_IP],
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "evictionHard": {"memory.available": "100Mi"},
@@ -104,17 +111,19 @@ def build_kubelet_config(places: KubernetesLayout) -> dict[str, Any]:
         "failSwapOn": False,
         "imageGCHighThresholdPercent": 100,
         "makeIPTablesUtilChains": False,
+        "nodeLeaseDurationSeconds": _LEASE_SECONDS,
         "resolvConf": str(places.resolver_config),
         "volumePluginDir": "/run/kubelet-plugins",
     }
 
 
-def build_pod_network() -> dict[str, Any]:
-    """Return the CNI configuration: pods are on a bridge, and reach the node and each other."""
+def build_pod_network(node: NodeLayout) -> dict[str, Any]:
+    """Return the CNI configuration: pods are on a bridge, and reach all nodes and each other."""
+    part = {"rangeStart": node.find_address(2), "rangeEnd": node.find_address(254), "gateway": node.ip}
     addresses = {
         "type": "host-local",
         "dataDir": "/run/cni",
-        "ranges": [[{"subnet": POD_NETWORK}]],
+        "ranges": [[{"subnet": POD_NETWORK, **part}]],
         "routes": [{"dst": "0.0.0.0/0"}],
     }
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipam": addresses}

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tony.mini.kubernetes.layout import NODE_IP, NODE_NAME, SERVICE_NETWORK, KubernetesLayout, Software
+from tony.mini.kubernetes.layout import SERVICE_NETWORK, KubernetesLayout, NodeLayout, Software
+
+#: Seconds after which pods leave a node that does not answer. The defaults are 50 and 300; they are kept where there is
+#: no other node, because a busy machine may be silent for as long.
+_SILENCE_SECONDS, _TOLERATION_SECONDS = 10, 3
 
 
-def build_commands(places: KubernetesLayout, software: Software) -> Mapping[str, Sequence[str]]:
+def build_control_plane_commands(places: KubernetesLayout, software: Software) -> Mapping[str, Sequence[str]]:
     """Return daemon -> command."""
+    node, *others = places.list_nodes()
     access = f"--kubeconfig={places.daemons_kubeconfig}"
     key = places.accounts_key
     # PodGroup, and a scheduler that starts gangs: not on by default in 1.36.
@@ -17,7 +22,7 @@ def build_commands(places: KubernetesLayout, software: Software) -> Mapping[str,
         "etcd": [f"--data-dir={places.path}/etcd", "--unsafe-no-fsync"],
         "kube-apiserver": [
             "--etcd-servers=http://127.0.0.1:2379",
-            f"--advertise-address={NODE_IP}",
+            f"--advertise-address={node.ip}",
             "--secure-port=443",
             f"--cert-dir={places.certificates}",
             f"--token-auth-file={places.tokens}",
@@ -43,13 +48,28 @@ def build_commands(places: KubernetesLayout, software: Software) -> Mapping[str,
             "--kube-api-burst=1000",
         ],
         "kube-scheduler": [access, gates, "--leader-elect=false", "--secure-port=0"],
-        "kubelet": [
-            access,
-            f"--config={places.kubelet_config}",
-            f"--hostname-override={NODE_NAME}",
-            f"--node-ip={NODE_IP}",
+    }
+    if others:
+        arguments["kube-apiserver"] += [
+            f"--default-{state}-toleration-seconds={_TOLERATION_SECONDS}" for state in ("not-ready", "unreachable")
+        ]
+        arguments["kube-controller-manager"] += [
+            f"--node-monitor-grace-period={_SILENCE_SECONDS}s",
+            "--node-monitor-period=1s",
+        ]
+    return {name: [str(software.programs / name), *words] for name, words in arguments.items()}
+
+
+def build_node_commands(places: KubernetesLayout, node: NodeLayout, software: Software) -> Mapping[str, Sequence[str]]:
+    """Return daemon -> command, for the daemons of one node."""
+    containerd, kubelet = node.daemons
+    return {
+        containerd: [str(software.debian / "usr/bin/containerd"), f"--config={node.containerd_config}"],
+        kubelet: [
+            str(software.programs / "kubelet"),
+            f"--kubeconfig={places.daemons_kubeconfig}",
+            f"--config={node.kubelet_config}",
+            f"--hostname-override={node.name}",
+            f"--node-ip={node.ip}",
         ],
     }
-    commands = {name: [str(software.programs / name), *words] for name, words in arguments.items()}
-    containerd = software.debian / "usr/bin/containerd"
-    return {**commands, "containerd": [str(containerd), f"--config={places.containerd_config}"]}

@@ -1,4 +1,4 @@
-"""The first process in the namespaces of a small Kubernetes: prepares them, starts the daemons, forwards connections.
+"""The first process in the namespaces of a node: prepares them, starts the daemons, and forwards connections.
 
 Clients reach the API server by a socket that listens on the machine's loopback: it was created before the namespaces,
 and belongs to the machine's network in a process that is in another one. All else is out of each other's reach.
@@ -14,24 +14,27 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tony.errors import InfraError, TonyError
+from tony.errors import TonyError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.credentials import FixedCredentials, LoginCredentials, build_bearer
 from tony.kube.errors import KubeError
 from tony.kube.resources import SERVICE_ACCOUNTS
 from tony.mini.kubernetes.cgroups import create_cgroup
-from tony.mini.kubernetes.daemons import build_commands
-from tony.mini.kubernetes.layout import API_SERVER_IP, NODE_CPUS, NODE_IP, TLS_NAME, KubernetesLayout, Software
+from tony.mini.kubernetes.daemon_start import run_command, spawn_daemon, spawn_node, wait_until
+from tony.mini.kubernetes.layout import (
+    API_SERVER_IP,
+    NODE_CPUS,
+    TLS_NAME,
+    KubernetesLayout,
+    NodeLayout,
+    Software,
+)
 from tony.mini.kubernetes.mounts import list_writable_mounts
-from tony.mini.processes import log_tail
 
-_WAIT_SECONDS = 60.0
-_POLL_SECONDS = 0.05
 #: Settings of the machine's kernel that a kubelet changes: here it changes files.
 _KERNEL_SETTINGS = (
     *("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"),
@@ -42,18 +45,15 @@ _WRITABLE_MOUNTS = (Path("/proc"), Path("/sys/fs/cgroup"))
 #: Folders of the machine over which the node mounts its own.
 _OWN_FOLDERS = (Path("/run"), Path("/var"))
 _CONTAINERD_SOCKET = Path("/run/containerd/containerd.sock")
-#: Without an address of its own a bridge has that of one of its ports: whenever a pod came or went it could change, and
-#: other pods sent to the old one until they asked again.
-_BRIDGE_MAC = "02:00:0a:f4:00:01"
+#: Where a kubelet, containerd and the network plug-ins write, whatever their options say.
+_NODE_FOLDERS = (Path("/var/log"), Path("/var/lib/cni"))
 
 
 class Node:
     """The daemons of a node, started one after the other."""
 
-    def __init__(self, places: KubernetesLayout, software: Software) -> None:
-        self._places = places
-        self._software = software
-        self._commands = build_commands(places, software)
+    def __init__(self, places: KubernetesLayout, node: NodeLayout, software: Software) -> None:
+        self._places, self._node, self._software = places, node, software
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, image: str) -> None:
@@ -65,31 +65,26 @@ class Node:
         Raises:
             InfraError: one of them died, or is not ready in time.
         """
-        for name in ("etcd", "kube-apiserver", "containerd"):
-            self._spawn(name)
-        self._wait(_CONTAINERD_SOCKET.exists, "containerd does not respond")
+        containerd, kubelet = self._node.daemons
+        is_first = self._node.number == 1
+        if is_first:
+            self._spawn("etcd", "kube-apiserver")
+        self._spawn(containerd)
+        self._wait(_CONTAINERD_SOCKET.exists, f"{containerd} does not respond")
         for archive in (str(self._software.pause), image):
             run_command("ctr", "--address", str(_CONTAINERD_SOCKET), "-n", "k8s.io", "images", "import", archive)
         self._wait(self._is_api_ready, "the API server is not ready")
-        for name in ("kube-controller-manager", "kube-scheduler", "kubelet"):
-            self._spawn(name)
+        if is_first:
+            self._spawn("kube-controller-manager", "kube-scheduler")
+        self._spawn(kubelet)
+        self._node.ready.touch()
 
-    def _spawn(self, name: str) -> None:
-        with open(self._places.find_log(name), "ab") as log:
-            self._processes[name] = subprocess.Popen(
-                self._commands[name], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+    def _spawn(self, *names: str) -> None:
+        for name in names:
+            self._processes[name] = spawn_daemon(self._places, self._node, self._software, name)
 
     def _wait(self, condition: Callable[[], bool], reason: str) -> None:
-        deadline = time.monotonic() + _WAIT_SECONDS
-        while not condition():
-            for name, process in self._processes.items():
-                if process.poll() is not None:
-                    log = self._places.find_log(name)
-                    raise InfraError("\n".join([f"{name} died; end of {log}:", *log_tail(log)]))
-            if time.monotonic() > deadline:
-                raise InfraError(f"{reason} after {_WAIT_SECONDS:.0f} s; see {self._places.logs}")
-            time.sleep(_POLL_SECONDS)
+        wait_until(condition, self._processes, self._places, reason)
 
     def _is_api_ready(self) -> bool:
         try:
@@ -105,29 +100,38 @@ class Node:
         return True
 
 
-def prepare_mounts(places: KubernetesLayout) -> None:
-    """Give the daemons a `/run` and a `/var` of their own, in memory but for volumes of pods, and make all other mounts
-    read-only but the cluster's folder, `/proc` and control groups.
+def prepare_mounts(places: KubernetesLayout, node: NodeLayout) -> None:
+    """Give the daemons a `/run` of their own, and what they need of `/var`, in memory but for volumes of pods.
+
+    On the first node, also make all other mounts read-only but the cluster's folder, `/proc` and control groups.
     """
-    path = places.path.resolve()
     run_command("mount", "--make-rshared", "/")
-    run_command("mount", "--bind", str(path), str(path))
-    mountinfo = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
-    for mount in list_writable_mounts(mountinfo, (path, *_WRITABLE_MOUNTS, *_OWN_FOLDERS)):
-        if mount.is_visible:
-            run_command("mount", "-o", ",".join(("remount", "bind", "ro", *mount.options)), str(mount.path))
+    if node.number == 1:
+        _make_read_only(places.path.resolve())
     run_command("mount", "-t", "tmpfs", "tmpfs", "/run")
     for name in ("var", "work", "netns", "kernel"):
         Path("/run", name).mkdir()
-    layers = "lowerdir=/var,upperdir=/run/var,workdir=/run/work"
-    run_command("mount", "-t", "overlay", "overlay", "-o", layers, "/var")
-    Path("/var/lib/kubelet").mkdir(parents=True, exist_ok=True)
-    run_command("mount", "--bind", str(places.kubelet), "/var/lib/kubelet")
+    if node.number == 1:
+        layers = "lowerdir=/var,upperdir=/run/var,workdir=/run/work"
+        run_command("mount", "-t", "overlay", "overlay", "-o", layers, "/var")
+        for folder in (*_NODE_FOLDERS, Path("/var/lib/kubelet")):
+            folder.mkdir(parents=True, exist_ok=True)
+    for folder in _NODE_FOLDERS:
+        run_command("mount", "-t", "tmpfs", "tmpfs", str(folder))
+    run_command("mount", "--bind", str(node.volumes), "/var/lib/kubelet")
     for name in _KERNEL_SETTINGS:
         setting, copy = Path("/proc/sys", name), Path("/run/kernel", name.replace("/", "."))
         if setting.exists():
             copy.write_bytes(setting.read_bytes())
             run_command("mount", "--bind", str(copy), str(setting))
+
+
+def _make_read_only(path: Path) -> None:
+    run_command("mount", "--bind", str(path), str(path))
+    mountinfo = os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
+    for mount in list_writable_mounts(mountinfo, (path, *_WRITABLE_MOUNTS, *_OWN_FOLDERS)):
+        if mount.is_visible:
+            run_command("mount", "-o", ",".join(("remount", "bind", "ro", *mount.options)), str(mount.path))
 
 
 def oversubscribe_cpus(count: int) -> None:
@@ -145,30 +149,27 @@ def oversubscribe_cpus(count: int) -> None:
         run_command("mount", "--bind", "/run/numa", "/sys/devices/system/node")
 
 
-def prepare_network() -> None:
-    """Create the bridge of pods, with the addresses of the node and of the API server."""
+def prepare_network(places: KubernetesLayout, node: NodeLayout) -> None:
+    """Create the bridge of pods with the addresses of the node; all bridges are one network."""
     run_command("ip", "link", "set", "lo", "up")
-    run_command("ip", "link", "add", "cni0", "address", _BRIDGE_MAC, "type", "bridge")
-    for address in (f"{NODE_IP}/24", f"{API_SERVER_IP}/32"):
-        run_command("ip", "address", "add", address, "dev", "cni0")
+    run_command("ip", "link", "add", "cni0", "address", node.bridge_mac, "type", "bridge")
+    run_command("ip", "address", "add", f"{node.ip}/16", "dev", "cni0")
     run_command("ip", "link", "set", "cni0", "up")
+    if node.number == 1:
+        run_command("ip", "address", "add", f"{API_SERVER_IP}/32", "dev", "cni0")
+        return
+    run_command("ip", "route", "add", f"{API_SERVER_IP}/32", "via", NodeLayout(places.path, 1).ip)
+    wait_until(lambda: "eth0" in dict(socket.if_nameindex()).values(), {}, places, "there is no cable")
+    run_command("ip", "link", "set", "eth0", "master", "cni0", "up")
 
 
-def run_command(*words: str) -> None:
-    """Run a program.
-
-    Raises:
-        InfraError: it failed; says how.
-    """
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise InfraError(f"{' '.join(words)} failed: {done.stderr.strip()}")
-
-
-async def serve(listener: socket.socket) -> None:
+async def serve(listener: socket.socket | None) -> None:
     """Forward connections to the API server, and reap orphans, until this process is killed."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, _reap)
     _reap()
+    if listener is None:
+        await asyncio.Event().wait()
+        return
     server = await asyncio.start_server(_forward, sock=listener)
     await server.serve_forever()
 
@@ -201,18 +202,25 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def main() -> int:
-    """Run a node: folder of the cluster, folder of the programs, archive of the image, number of the socket."""
-    places, software = KubernetesLayout(Path(sys.argv[1])), Software(Path(sys.argv[2]))
+    """Run a node: folder of the cluster, folder of the programs, archive of the image, number of the node; for the
+    first one, number of the socket.
+    """
+    places, software, image = KubernetesLayout(Path(sys.argv[1])), Software(Path(sys.argv[2])), sys.argv[3]
+    node = NodeLayout(places.path, int(sys.argv[4]))
+    listener = socket.socket(fileno=int(sys.argv[5])) if node.number == 1 else None
     os.umask(0o022)
     try:
-        prepare_mounts(places)
-        oversubscribe_cpus(NODE_CPUS)
-        prepare_network()
-        create_cgroup(places.cgroup)
-        Node(places, software).start(sys.argv[3])
+        prepare_mounts(places, node)
+        if node.number == 1:
+            oversubscribe_cpus(NODE_CPUS)
+        prepare_network(places, node)
+        create_cgroup(node.cgroup)
+        if node.number == 1:
+            for other in places.list_nodes()[1:]:
+                spawn_node(places, other, software, image)
+        Node(places, node, software).start(image)
     except (TonyError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    places.ready.touch()
-    asyncio.run(serve(socket.socket(fileno=int(sys.argv[4]))))
+    asyncio.run(serve(listener))
     return 0
