@@ -30,6 +30,7 @@ ROWS = (
     "lost_master",
     "lost_executors",
     "yarn_failures",
+    "kubernetes",
     "event_log",
     "hdfs_log",
     "portal_index",

@@ -11,21 +11,18 @@ LinkedIn TonY is not measured here: its figures were recorded once, on such a cl
 
 from __future__ import annotations
 
-import os
-import re
-import resource
 import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-from bench.harness import CPU, CannotRunError, Figures, Line, Result, Rounds, Target, Unit, at_most, interleaved
-from bench.measured_processes import Workshop, cpu_of, tony
-from bench.process_facts import command_line, processor_time, resident, status_of
+from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Target, Unit, at_most, interleaved
+from bench.measured_processes import Workshop, tony
+from bench.process_facts import processor_time, resident
 from bench.small_cluster import SmallCluster
-from tony.linux.process import descendants
+from bench.submission import Submission, running
 
 TITLE = "A job of four tasks on a small Hadoop cluster"
 
@@ -115,61 +112,6 @@ def measure(quick: bool) -> Result:
     )
 
 
-@dataclass(slots=True)
-class _Submission:
-    """A client that runs, and what it has printed so far, with the time at which each line was read."""
-
-    program: subprocess.Popen[bytes]
-    begin: int
-    lines: list[tuple[int, str]] = field(default_factory=list)
-
-    def read(self, pattern: str, count: int) -> None:
-        """Read until `count` lines match."""
-        assert self.program.stdout is not None
-        while sum(bool(re.search(pattern, text)) for _, text in self.lines) < count:
-            line = self.program.stdout.readline()
-            if not line:
-                raise CannotRunError(f"the job ended too early: {self.text[-2000:]}")
-            self.lines.append((time.time_ns(), line.decode(errors="replace")))
-
-    @property
-    def text(self) -> str:
-        """All that was read."""
-        return "".join(text for _, text in self.lines)
-
-    def after(self, moment: int) -> float:
-        """Seconds from its start to a moment."""
-        return (moment - self.begin) * _NS
-
-    def end(self) -> resource.struct_rusage:
-        """Reads to the end; notes the moment of it as an empty line. Raises `CannotRunError` if it failed."""
-        assert self.program.stdout is not None
-        self.lines += [(time.time_ns(), line.decode(errors="replace")) for line in self.program.stdout]
-        _, status, usage = os.wait4(self.program.pid, 0)
-        self.lines.append((time.time_ns(), ""))
-        self.program.returncode = os.waitstatus_to_exitcode(status)
-        if self.program.returncode:
-            raise CannotRunError(f"the job ended with {self.program.returncode}: {self.text[-2000:]}")
-        return usage
-
-    def figures(self) -> Figures:
-        """Runs it to its end."""
-        cpu = cpu_of(self.end())
-        said = [(at, found) for at, text in self.lines if (found := re.search(r"\| at (\d{19})\b", text))]
-        accepted = [at for at, text in self.lines if re.search(r"\bjob application_\w+ \(bench\): ", text)]
-        if len(said) != _TASKS or len(accepted) != 1:
-            raise CannotRunError(f"{len(said)} lines of programs: {self.text[-2000:]}")
-        printed = max(int(found[1]) for _, found in said)
-        return {
-            "accepted": self.after(accepted[0]),
-            "line": self.after(printed),
-            "terminal": self.after(max(at for at, _ in said)),
-            "exit": (self.lines[-1][0] - printed) * _NS,
-            "end": self.after(self.lines[-1][0]),
-            CPU: cpu,
-        }
-
-
 class _Runs:
     """Submissions to one cluster."""
 
@@ -188,7 +130,7 @@ class _Runs:
         path.write_text(_JOB, encoding="utf-8")
         return path
 
-    def _submit(self, job: Path, *words: str, **environ: str) -> _Submission:
+    def _submit(self, job: Path, *words: str, **environ: str) -> Submission:
         begin = time.time_ns()
         program = self._shop.start(
             tony("submit", *words, str(job)),
@@ -196,7 +138,7 @@ class _Runs:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        return _Submission(program, begin)
+        return Submission(program, begin, _TASKS)
 
     def series(self, count: int, *, discard: int) -> Rounds:
         """Second and later submissions, if some are discarded."""
@@ -291,10 +233,3 @@ def _compared(line: Line, figure: str) -> Line:
     assert line.value is not None
     reference = _RECORDED[figure]
     return replace(line, against=_LINKEDIN_TONY, reference=reference, ratio=line.value / reference)
-
-
-def running(module: str) -> list[int]:
-    """Processes in containers that run one of tony's programs, without those they have forked."""
-    mine = descendants(os.getpid())
-    found = {pid: status for pid in mine if module in command_line(pid) and (status := status_of(pid))}
-    return [pid for pid, status in found.items() if int(status["PPid"]) not in found]

@@ -26,7 +26,7 @@ from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Target,
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop, tony
 from bench.process_facts import status_of
 from bench.small_cluster import SmallCluster
-from bench.yarn import running
+from bench.submission import running
 from tony.errors import TonyError
 from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
