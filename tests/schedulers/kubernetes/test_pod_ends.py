@@ -8,7 +8,7 @@ import pytest
 
 from tony.kube.api_client import Object
 from tony.model.failure import ClusterKill
-from tony.schedulers.kubernetes.pod_ends import explain_end, find_pending_reason, find_start_failure
+from tony.schedulers.kubernetes.pod_ends import explain_end, find_pending_reason, find_start_failure, has_executor_ended
 
 LIMIT = {"containers": [{"name": "tony", "resources": {"limits": {"memory": str(256 << 20)}}}]}
 
@@ -104,3 +104,17 @@ def test_an_init_container_that_cannot_start_is_named() -> None:
     init = {"name": "fetch", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
     pod = {"status": {"initContainerStatuses": [init], "containerStatuses": [starting]}}
     assert find_start_failure(pod) == ("init container fetch: ErrImageNeverPull", False)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"phase": "Pending"}, False),
+        ({"phase": "Running", "containerStatuses": [{"name": "tony", "state": {"running": {}}}]}, False),
+        ({"phase": "Running", "containerStatuses": [{"name": "proxy", "state": {"terminated": {}}}]}, False),
+        ({"phase": "Running", "containerStatuses": [{"name": "tony", "state": {"terminated": {}}}]}, True),
+        ({"phase": "Failed", "containerStatuses": [{"name": "tony", "state": {"waiting": {}}}]}, True),
+    ],
+)
+def test_the_end_of_its_container_is_that_of_an_executor(status: Object, expected: bool) -> None:
+    assert has_executor_ended({"status": status}) is expected

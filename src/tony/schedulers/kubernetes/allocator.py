@@ -210,7 +210,7 @@ class KubernetesAllocator(EnlistingAllocator):
                 self._watch.expect(each.id)
         found = {str(each["metadata"]["name"]): each for each in await self._requests.list(self._store.is_lasting)}
         self._gangs.recover(self._table.pods.values(), found)
-        running = {name for name, each in found.items() if not pod_ends.has_ended(each)}
+        running = {name for name, each in found.items() if not pod_ends.has_executor_ended(each)}
         # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
         for pod in [pod for pod in self._table.pods.values() if pod.name not in running]:
             self._end(pod, found.get(pod.name, {"metadata": {"name": pod.name}}))
@@ -310,7 +310,7 @@ class KubernetesAllocator(EnlistingAllocator):
         if pod is None:
             self._delete_unknown(change)
             return
-        if change.change is Change.DELETED or pod_ends.has_ended(change.content):
+        if change.change is Change.DELETED or pod_ends.has_executor_ended(change.content):
             self._end(pod, change.content)
             return
         if pod.stage in (PodStage.CREATING, PodStage.PENDING):
@@ -325,7 +325,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def _delete_unknown(self, change: ObjectChange) -> None:
         """Delete a pod that a request of the AM attempt before has created since."""
-        is_running = change.change is Change.PRESENT and not pod_ends.has_ended(change.content)
+        is_running = change.change is Change.PRESENT and not pod_ends.has_executor_ended(change.content)
         if is_running and self._has_recovered and not change.content["metadata"].get("deletionTimestamp"):
             self._start(self._requests.delete_orphan(str(change.content["metadata"]["name"])))
 

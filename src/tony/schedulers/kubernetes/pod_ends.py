@@ -79,6 +79,14 @@ def has_ended(pod: Object) -> bool:
     return bool(pod.get("metadata", {}).get("deletionTimestamp")) and not pod.get("spec", {}).get("nodeName")
 
 
+def has_executor_ended(pod: Object) -> bool:
+    """Return True if a pod of a task has no process of tony's left, or its node is lost.
+
+    The kubelet reports the phase a second after the end of the container, which is never started again.
+    """
+    return has_ended(pod) or "terminated" in _get_container(pod).get("state", {})
+
+
 def find_pending_reason(pod: Object) -> str:
     """Return the scheduler's words for why a pod has no node; empty if it has one, or there is no reason yet."""
     condition = _find_condition(pod, "PodScheduled")
