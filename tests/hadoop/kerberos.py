@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 REALM = "TONY.TEST"
@@ -23,12 +23,12 @@ _CLIENT = """[libdefaults]
  default_ccache_name = FILE:{folder}/none.cc
 [realms]
  {realm} = {{
-  kdc = 127.0.0.1:{port}
+  kdc = {host}:{port}
  }}
 """
 _SERVER = """[kdcdefaults]
- kdc_listen = 127.0.0.1:{port}
- kdc_tcp_listen = 127.0.0.1:{port}
+ kdc_listen = {host}:{port}
+ kdc_tcp_listen = {host}:{port}
 [realms]
  {realm} = {{
   database_name = {folder}/principal
@@ -52,13 +52,18 @@ def missing() -> str:
 class Kdc:
     """One KDC, running from `start` to `stop`.
 
+    Args:
+        host: its address.
+        enter: command that runs a program where that address is, such as in another network namespace.
+
     Attributes:
         folder: its database, settings, keytabs and tickets.
         environment: what its clients need in theirs.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1", enter: Sequence[str] = ()) -> None:
         self.folder = folder
+        self._host, self._enter = host, enter
         self._process: subprocess.Popen[bytes] | None = None
         self.environment = {
             "KRB5_CONFIG": str(folder / "krb5.conf"),
@@ -70,11 +75,11 @@ class Kdc:
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             port = sock.getsockname()[1]
-        given = {"realm": REALM, "folder": self.folder, "port": port}
+        given = {"realm": REALM, "folder": self.folder, "host": self._host, "port": port}
         (self.folder / "krb5.conf").write_text(_CLIENT.format(**given))
         (self.folder / "kdc.conf").write_text(_SERVER.format(**given))
         self._run("kdb5_util", "create", "-s", "-P", "master")
-        command = [str(shutil.which("krb5kdc", path=_PATH)), "-n"]
+        command = [*self._enter, str(shutil.which("krb5kdc", path=_PATH)), "-n"]
         with (self.folder / "krb5kdc.out").open("wb") as log:
             self._process = subprocess.Popen(
                 command, env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -104,7 +109,7 @@ class Kdc:
         return {**os.environ, **self.environment, "PATH": _PATH}
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [str(shutil.which(program, path=_PATH)), *arguments]
+        command = [*self._enter, str(shutil.which(program, path=_PATH)), *arguments]
         done = subprocess.run(
             command,
             env=self._environment(),

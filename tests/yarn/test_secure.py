@@ -235,13 +235,13 @@ def test_a_token_that_has_ended_is_replaced(with_ticket: ClusterClients) -> None
 def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token file is enough for HDFS; its token goes to the job as it is; who has neither is told what to do."""
     settings = with_ticket.configuration
-    credentials = asyncio.run(collect_job_credentials(settings, with_ticket.logins, ()))
+    credentials = asyncio.run(collect_job_credentials(settings, with_ticket.logins, ("",)))
     (token,) = credentials.tokens.values()
     write_file(lab.root / "tokens", credentials)
     monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
     brought = ClusterClients.from_configuration(settings, {"HADOOP_TOKEN_FILE_LOCATION": str(lab.root / "tokens")})
     assert brought.user == user()
-    assert asyncio.run(collect_job_credentials(settings, brought.logins, ())).tokens == {token.service: token}
+    assert asyncio.run(collect_job_credentials(settings, brought.logins, ("",))).tokens == {token.service: token}
     path = f"/user/{user()}/{lab.root.name}"
     with brought.web_files() as files:
         files.create(path, b"one")

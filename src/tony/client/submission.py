@@ -152,7 +152,8 @@ def prepare_submission(
         record = _build_record(resolved, folder, staged, now)
         write_json(folder.credentials, to_plain(credentials()))
         write_json(folder.secret_job, to_plain(record))
-        job = PreparedJob(home=home, folder=folder, record=record)
+        others = resolved.other_schedulers
+        job = PreparedJob(home=home, folder=folder, record=record, other_schedulers=others)
         yield Prepared(job=job, submitter=submitter, accepted=accepted)
 
 

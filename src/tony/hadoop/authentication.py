@@ -125,8 +125,13 @@ class Logins:
         There Hadoop makes a user's name of a principal: its first part, unless `hadoop.security.auth_to_local` has
         rules of its own, which are not looked at here.
         """
+        return re.split("[/@]", self.principal)[0]
+
+    @cached_property
+    def principal(self) -> str:
+        """The Kerberos principal, as far as it is known; without security the user name."""
         principal = self._find_principal() if self.is_secure else None
-        return re.split("[/@]", principal)[0] if principal else find_user_name(self._settings, self._environ)
+        return principal or find_user_name(self._settings, self._environ)
 
     @property
     def acts_for(self) -> str:

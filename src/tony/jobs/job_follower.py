@@ -93,10 +93,21 @@ async def follow(
             with raise_first_error():
                 async with asyncio.TaskGroup() as group:
                     printing = group.create_task(printer.run())
+                    renewing = group.create_task(_renew_tokens(home, record, viewer.on_notice))
                     last = await _watch(home, job_id, viewer, printer, remote, ages=ages)
                     printing.cancel()
+                    renewing.cancel()
             await printer.print_rest()
     return last
+
+
+async def _renew_tokens(home: Home, record: JobRecord, notice: Callable[[str], None]) -> None:
+    """Renew what the job needs of its client; a failure is reported, and does not end the following."""
+    try:
+        submitter = registry.load_submitter(home, record)
+        await submitter.renew_tokens(home.job(record.job_id), notice)
+    except InfraError as error:
+        notice(f"the job's tokens are not renewed: {get_first_line(error)}")
 
 
 async def _watch(

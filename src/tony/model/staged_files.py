@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 
+from tony.model.hdfs_uri import split_address
 from tony.model.value_class import value_class
 
 
@@ -103,3 +104,9 @@ class StagedJob:
 
     roles: Mapping[str, StagedRole] = field(default_factory=dict)
     left_out: LeftOut | None = None
+
+    @property
+    def file_systems(self) -> tuple[str, ...]:
+        """Return the file systems of objects that were not staged: nodes need their tokens."""
+        items = [item for role in self.roles.values() for item in role.items]
+        return tuple(dict.fromkeys(split_address(item.in_place.address)[0] for item in items if item.in_place))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tony.errors import InfraError, Problem
@@ -41,11 +41,13 @@ class PreparedJob:
         home: the submitter's state directory.
         folder: the job directory; job.json, secret/ and staged/ are in place.
         record: content of job.json, with secrets.
+        other_schedulers: name -> the job's settings for other schedulers.
     """
 
     home: Home
     folder: JobFolder
     record: JobRecord
+    other_schedulers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +225,18 @@ class Submitter(ABC):
 
         Raises:
             SchedulerError: it cannot be fetched now.
+        """
+
+    async def renew_tokens(self, folder: JobFolder, on_trouble: Callable[[str], None]) -> None:  # noqa: B027 - see below
+        """Renew what only a client can renew, until cancelled; called while a job is followed.
+
+        Return at once where nothing is to be renewed.
+
+        Args:
+            on_trouble: called with what the user should know.
+
+        Raises:
+            TonyError: the scheduler cannot be reached.
         """
 
     async def dial(self, folder: JobFolder, address: str) -> socket.socket:

@@ -48,7 +48,7 @@ async def name_node(*, tokens: bool = True) -> AsyncIterator[str]:
 
 async def of_job(given: Mapping[str, str], environ: Mapping[str, str], *more: str) -> TokenCredentials:
     settings = Configuration.load(None, {}, given=given)
-    return await collect_job_credentials(settings, Logins(settings, environ), more)
+    return await collect_job_credentials(settings, Logins(settings, environ), ("", *more))
 
 
 async def test_one_for_each_file_system() -> None:

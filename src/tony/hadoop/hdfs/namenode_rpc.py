@@ -12,7 +12,7 @@ from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration.service_addresses import NameService
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy, Policy, build_connection_options
-from tony.hadoop.wire.proto import BOOL, STRING, ProtoMessage, optional, replace, required
+from tony.hadoop.wire.proto import BOOL, STRING, UINT64, ProtoMessage, optional, replace, required
 from tony.hadoop.wire.rpc import Method, Token
 
 PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
@@ -30,6 +30,28 @@ class GetDelegationTokenResponse(ProtoMessage):
     token: Token | None = optional(1, Token)
 
 
+class RenewDelegationTokenRequest(ProtoMessage):
+    """The token to renew."""
+
+    token: Token = required(1, Token)
+
+
+class RenewDelegationTokenResponse(ProtoMessage):
+    """When it expires now, milliseconds since 1970."""
+
+    expiry: int = required(1, UINT64)
+
+
+class CancelDelegationTokenRequest(ProtoMessage):
+    """The token to cancel."""
+
+    token: Token = required(1, Token)
+
+
+class CancelDelegationTokenResponse(ProtoMessage):
+    """Empty."""
+
+
 class RecoverLeaseRequest(ProtoMessage):
     """The file whose lease to recover."""
 
@@ -45,6 +67,12 @@ class RecoverLeaseResponse(ProtoMessage):
 
 GET_DELEGATION_TOKEN: Final = Method(
     PROTOCOL, "getDelegationToken", GetDelegationTokenRequest, GetDelegationTokenResponse, idempotent=True
+)
+RENEW_DELEGATION_TOKEN: Final = Method(
+    PROTOCOL, "renewDelegationToken", RenewDelegationTokenRequest, RenewDelegationTokenResponse, idempotent=True
+)
+CANCEL_DELEGATION_TOKEN: Final = Method(
+    PROTOCOL, "cancelDelegationToken", CancelDelegationTokenRequest, CancelDelegationTokenResponse
 )
 RECOVER_LEASE: Final = Method(PROTOCOL, "recoverLease", RecoverLeaseRequest, RecoverLeaseResponse, idempotent=True)
 
@@ -98,6 +126,27 @@ class NameNode:
             return None
         service = self._token_service()
         return replace(answer.token, service=service) if service else answer.token
+
+    async def renew_delegation_token(self, token: Token) -> float:
+        """Renew a token; return when it expires then, seconds since 1970 by the NameNode's clock.
+
+        The caller must be the token's renewer, and be authenticated by Kerberos: a token is not enough on a secure
+        cluster. A token that has expired can be renewed until the NameNode forgets it, within an hour.
+
+        Raises:
+            AccessControlError: the caller is another one.
+            InvalidTokenError: the token has reached its maximum lifetime, or was cancelled.
+        """
+        answer = await self._proxy.call(RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest(token=token))
+        return answer.expiry / 1000
+
+    async def cancel_delegation_token(self, token: Token) -> None:
+        """Cancel a token. Its owner or renewer may do that, also with a token.
+
+        Raises:
+            InvalidTokenError: it is unknown.
+        """
+        await self._proxy.call(CANCEL_DELEGATION_TOKEN, CancelDelegationTokenRequest(token=token))
 
 
 def create_name_node(

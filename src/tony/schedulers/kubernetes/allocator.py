@@ -42,6 +42,7 @@ from tony.schedulers.job_store.output_store import MAX_OUTPUT_BYTES, OutputStore
 from tony.schedulers.job_store.record_download import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.kubernetes import pod_ends
+from tony.schedulers.kubernetes.am_tokens import load_tokens
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.gangs import GangKind, GangTable
 from tony.schedulers.kubernetes.kueue import find_wait_reason
@@ -116,6 +117,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._store, payload.record, payload.credentials.executors, job.folder, job.folder.am_log
         )
         self._journal: ReplicatedJournal | None = None
+        self._tokens = load_tokens()
         self._table = PodTable()
         self._gangs = GangTable(job.record.spec, f"{job.record.job_id}-g{attempt}", self._settings)
         self._pod_groups = PodGroupRequests(
@@ -187,6 +189,8 @@ class KubernetesAllocator(EnlistingAllocator):
         self._watch = ObjectWatch(self._client, PODS, self._labels, on_change, _log_trouble)
         threading.Thread(target=self._watch.run, name="pod-watch", daemon=True).start()
         self._own_pod_watch = loop.create_task(self._own_pod.watch())
+        if self._tokens:
+            self._tokens.start()
 
     async def watch(self) -> None:
         left = asyncio.ensure_future(self._own_pod.is_left.wait())
@@ -462,6 +466,8 @@ class KubernetesAllocator(EnlistingAllocator):
 
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)
+        if self._tokens:
+            await self._tokens.cancel()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Start requests about a pod; `close` waits for them."""

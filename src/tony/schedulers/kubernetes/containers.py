@@ -17,6 +17,7 @@ from tony.schedulers.enlisting_container import EnlistingContainer
 from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
     CREDENTIALS_KEY,
+    HADOOP,
     NODE_NAME,
     OBJECTS,
     POD_IP,
@@ -53,6 +54,11 @@ class KubernetesExecutorContainer(EnlistingContainer):
         return replace(launch, task=replace(launch.task, framework_path=None))
 
     def fetch(self, item: StagedItem) -> Path:
+        if item.in_place:
+            from tony.schedulers.kubernetes.hadoop_access import fetch_in_place  # late: most jobs name no URI
+
+            fetch_in_place(item, self.shared / item.digest)
+            return self.shared / item.digest
         pieces = sorted(OBJECTS.glob(f"{item.digest}.*"), key=lambda path: int(path.suffix[1:]))
         if not pieces:
             raise StorageError(f"the pod has no volume with {item.name} ({item.digest})")
@@ -70,7 +76,15 @@ class KubernetesExecutorContainer(EnlistingContainer):
     def variables(self) -> Mapping[str, str]:
         # The image says where its libraries are, the cluster where credentials of cloud services are.
         own = {name: value for name, value in os.environ.items() if not name.startswith("TONY_")}
-        return {**own, NODE_NAME: os.environ.get(NODE_NAME, "")}
+        return {**_find_hadoop_variables(), **own, NODE_NAME: os.environ.get(NODE_NAME, "")}
+
+
+def _find_hadoop_variables() -> Mapping[str, str]:
+    if not HADOOP.exists():
+        return {}
+    from tony.schedulers.kubernetes.hadoop_access import list_variables  # late: most jobs use no HDFS
+
+    return dict(list_variables())
 
 
 def read_secret(key: str, kind: type[T]) -> T:

@@ -19,6 +19,9 @@ CONTAINER_NAME = "tony"
 WORK = Path("/tony/work")
 OBJECTS = Path("/tony/objects")
 SECRET = Path("/tony/secret")
+#: Access to HDFS, and the keytab of the application master, of jobs that have them.
+HADOOP = Path("/tony/hadoop")
+KEYTAB = Path("/tony/keytab")
 #: Keys of the Secrets: the launch payload of the AM, and the credentials of executors.
 JOB_KEY = "job.json"
 CREDENTIALS_KEY = "credentials.json"

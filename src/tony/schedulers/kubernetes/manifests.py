@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,8 @@ from tony.schedulers.kubernetes.launch_payload import (
     AM_MODULE,
     CONTAINER_NAME,
     EXECUTOR_MODULE,
+    HADOOP,
+    KEYTAB,
     NODE_NAME,
     OBJECTS,
     POD_IP,
@@ -86,7 +89,12 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0, FAILED_EXIT_CODE]}}
     ]
     pod["automountServiceAccountToken"] = True
-    pod["volumes"].append(_build_secret_volume(f"{record.job_id}-am"))
+    pod["volumes"].append(_build_secret_volume("secret", f"{record.job_id}-am"))
+    if settings.token_renewer:
+        _add_secret(pod, "keytab", settings.token_renewer, KEYTAB)
+        variables = {"KRB5_CONFIG": f"{KEYTAB}/krb5.conf", "KRB5_CLIENT_KTNAME": f"FILE:{KEYTAB}/keytab"}
+        variables["KRB5CCNAME"] = "MEMORY:tony"
+        container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
     rules = [
         {
             "action": "FailJob",
@@ -140,7 +148,8 @@ def build_task_pod(
     """
     own, pods = record.spec.effective_roles[role], find_task_settings(record.spec, role, settings)
     staged = record.staged.roles.get(role, StagedRole())
-    objects = {runtime[0]: runtime[1], **{item.digest: pieces[item.digest] for item in staged.items}}
+    stored = [item.digest for item in staged.items if not item.in_place]
+    objects = {runtime[0]: runtime[1], **{digest: pieces[digest] for digest in stored}}
     resources = Resources(
         memory=memory + _EXECUTOR_MEMORY,
         vcores=own.resources.vcores,
@@ -153,7 +162,7 @@ def build_task_pod(
     container["command"] = _build_command(runtime, EXECUTOR_MODULE)
     container["env"].append({"name": AM_ADDRESS, "value": am_address})
     pod["automountServiceAccountToken"] = False
-    pod["volumes"].append(_build_secret_volume(f"{record.job_id}-x"))
+    pod["volumes"].append(_build_secret_volume("secret", f"{record.job_id}-x"))
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
     if affinity := _build_affinity(pods, labels, excluded, is_spread=own.spread):
         pod["affinity"] = affinity
@@ -230,6 +239,8 @@ def _build_pod_spec(
             *volumes,
         ],
     }
+    if settings.list_file_systems(record.staged):
+        _add_secret(pod, "hadoop", f"{record.job_id}-hadoop", HADOOP)
     if settings.pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
     fields = {
@@ -289,5 +300,11 @@ def _build_sources(objects: Mapping[str, int]) -> list[Object]:
     ]
 
 
-def _build_secret_volume(name: str) -> Object:
-    return {"name": "secret", "secret": {"secretName": name, "defaultMode": 0o400}}
+def _add_secret(pod: Object, volume: str, name: str, folder: Path) -> None:
+    pod["volumes"].append(_build_secret_volume(volume, name))
+    mount = {"name": volume, "mountPath": str(folder), "readOnly": True}
+    pod["containers"][0]["volumeMounts"].append(mount)
+
+
+def _build_secret_volume(volume: str, name: str) -> Object:
+    return {"name": volume, "secret": {"secretName": name, "defaultMode": 0o400}}

@@ -9,6 +9,7 @@ from typing import Any
 
 from tony.errors import Problem
 from tony.model.job_spec import MIB, Role
+from tony.model.staged_files import StagedJob
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 _DAY_SECONDS = 86_400.0
@@ -54,6 +55,12 @@ SETTINGS: Sequence[SchedulerSetting] = (
     _size("shm", "half of the memory", "Size of `/dev/shm` of tasks.", MIB),
     _table("template", "Fields of Kubernetes that are merged into all pods; see docs."),
     _table("am_template", "The same for the application master's pod alone, on top of `template`."),
+    _words("file_systems", "none", "HDFS file systems that the job gets tokens for, such as `hdfs://namenode:8020`."),
+    _text(
+        "token_renewer",
+        "none",
+        "Secret with `keytab` and `krb5.conf`: with it the AM renews these tokens.",
+    ),
     SchedulerSetting("run_as_user", SettingType.INT, "1000", "User id of all processes in pods.", minimum=1),
     _size("am_memory", "512m", "Memory of the application master's pod.", 64 * MIB),
     SchedulerSetting(
@@ -100,9 +107,15 @@ class KubernetesSettings:
     shm: int = 0
     template: Mapping[str, Any] = field(default_factory=dict)
     am_template: Mapping[str, Any] = field(default_factory=dict)
+    file_systems: tuple[str, ...] = ()
+    token_renewer: str = ""
     run_as_user: int = 1000
     am_memory: int = 512 * MIB
     ttl: float = _DAY_SECONDS
+
+    def list_file_systems(self, staged: StagedJob) -> tuple[str, ...]:
+        """Return the file systems that a job uses: those of its settings, and of files that its pods fetch."""
+        return tuple(dict.fromkeys([*self.file_systems, *staged.file_systems]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,10 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from tony.errors import ConfigError, Problem, SchedulerError
 from tony.kube.api_client import ApiClient, Object, parse_time
@@ -67,6 +68,10 @@ from tony.schedulers.settings_schema import load_recorded_values
 from tony.schedulers.shipping.code_archives import store_runtime
 from tony.storage.cache.object_cache import Cache
 
+if TYPE_CHECKING:
+    from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
+    from tony.storage.staging.remote_files_interface import RemoteFiles
+
 #: In dry runs, for what only a submission knows: the Job's uid, tony's archive, the AM's address.
 _UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 _NO_RUNTIME = ("0" * 64, 1)
@@ -113,6 +118,12 @@ class KubernetesSubmitter(Submitter):
             "pods": {role: _build_trial_pod(record, role, settings) for role in record.spec.effective_roles},
         }
 
+    def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
+        from tony.storage.hdfs.hdfs_clients import find_hdfs  # late: most jobs name no URI
+        from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
+
+        return HdfsFiles(find_hdfs(self._home, others), in_place=True)
+
     # --- submitting -----------------------------------------------------------------------------------------------
 
     async def submit(self, job: PreparedJob) -> None:
@@ -126,11 +137,12 @@ class KubernetesSubmitter(Submitter):
             raise ConfigError([Problem(key="framework", value=job.record.spec.framework, message=text)])
         cache = Cache(job.home.cache)
         stored = store_runtime(cache)
-        items = [item for role in job.record.staged.roles.values() for item in role.items]
+        items = [each for role in job.record.staged.roles.values() for each in role.items if not each.in_place]
         paths = {digest: cache.find_object(digest) for digest in (stored.digest, *(item.digest for item in items))}
         runtime = (stored.digest, count_pieces(stored.size))
         client = create_client(settings)
         with contextlib.closing(client), contextlib.ExitStack() as undo:
+            access = _fetch_hadoop_access(job, settings, client)
             upload_objects(client, paths)
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
@@ -149,6 +161,8 @@ class KubernetesSubmitter(Submitter):
             _create_secret(client, name, f"{name}-x", payload.owner, secrets)
             variables = {key: value.encode() for key, value in job.record.spec.container_env.items()}
             _create_secret(client, name, f"{name}-env", payload.owner, variables)
+            if access:
+                _create_secret(client, name, f"{name}-hadoop", payload.owner, access.encode())
             client.patch(JOBS, name, dict(RELEASE))
             undo.pop_all()
             with contextlib.suppress(KubeError):  # the next submission does it
@@ -191,6 +205,12 @@ class KubernetesSubmitter(Submitter):
     def _fetch(self, folder: JobFolder) -> None:
         client = self._create_client(folder.job_id)
         RecordDownload(ConfigMapJobStore(client, folder.job_id), folder).fetch()
+
+    async def renew_tokens(self, folder: JobFolder, on_trouble: Callable[[str], None]) -> None:
+        from tony.schedulers.kubernetes.job_tokens import renew_for_followed_job  # late: few jobs use HDFS
+
+        with contextlib.closing(self._create_client(folder.job_id)) as client:
+            await renew_for_followed_job(client, folder.job_id, on_trouble)
 
     async def dial(self, folder: JobFolder, address: str) -> socket.socket:
         return await to_thread(self._dial, folder, address)
@@ -359,6 +379,15 @@ def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings)
     )
 
 
+def _fetch_hadoop_access(job: PreparedJob, settings: KubernetesSettings, client: ApiClient) -> HadoopAccess | None:
+    """Return the access of a job to the file systems that it uses, with new tokens; None if it uses none."""
+    if not (systems := settings.list_file_systems(job.record.staged)):
+        return None
+    from tony.schedulers.kubernetes.job_tokens import fetch_access  # late: few jobs use HDFS
+
+    return fetch_access(job, settings, systems, client)
+
+
 def _delete_job(client: ApiClient, name: str, uid: str) -> None:
     """Delete a Job whose submission has failed, and all that it owns."""
     with contextlib.suppress(KubeError):
@@ -366,7 +395,8 @@ def _delete_job(client: ApiClient, name: str, uid: str) -> None:
 
 
 def _count_object_pieces(staged: StagedJob) -> Mapping[str, int]:
-    return {item.digest: count_pieces(item.size) for role in staged.roles.values() for item in role.items}
+    items = [item for role in staged.roles.values() for item in role.items if not item.in_place]
+    return {item.digest: count_pieces(item.size) for item in items}
 
 
 def _create_secret(client: ApiClient, job: str, name: str, owner: str, content: Mapping[str, bytes]) -> None:

@@ -2,7 +2,7 @@
 
 The client fetches one for each file system, or uses those of HADOOP_TOKEN_FILE_LOCATION. They travel in the `tokens`
 of the AM's container, and from there in those of the tasks. YARN renews them as long as the job runs, and cancels those
-that were fetched for it when it has ended.
+that were fetched for it when it has ended. On Kubernetes they travel in a Secret, and `token_renewal` does both.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ def find_token_renewer(settings: Configuration, user: str) -> str:
 
 
 async def collect_job_credentials(
-    settings: Configuration, logins: Logins, file_systems: Sequence[str]
+    settings: Configuration, logins: Logins, file_systems: Sequence[str], renewer: str = ""
 ) -> TokenCredentials:
     """Return the AM container's credentials: those of the token file, and new tokens for the other file systems.
 
     Args:
-        file_systems: URIs, besides the default file system.
+        file_systems: URIs; an empty one is the default file system.
+        renewer: the renewer's principal; empty for YARN's ResourceManager.
 
     Raises:
         ConfigurationError: a URI is not of HDFS.
@@ -81,18 +82,22 @@ async def collect_job_credentials(
     found = select_program_tokens(logins.credentials)
     if not are_tokens_issued(settings):
         return found
-    services = [find_name_service(settings), *(find_name_service(settings, uri) for uri in file_systems)]
-    missing = [service for service in dict.fromkeys(services) if logins.find_file_token(service) is None]
-    tokens = await asyncio.gather(*(fetch_token(settings, logins, service) for service in missing))
+    services = dict.fromkeys(find_name_service(settings, uri or None) for uri in file_systems)
+    missing = [service for service in services if logins.find_file_token(service) is None]
+    tokens = await asyncio.gather(*(fetch_token(settings, logins, service, renewer) for service in missing))
     return found.to_extended(*(token for token in tokens if token is not None))
 
 
-async def fetch_token(settings: Configuration, logins: Logins, service: NameService) -> Token | None:
-    """Return a new token of a file system; None from one that requires none."""
+async def fetch_token(settings: Configuration, logins: Logins, service: NameService, renewer: str = "") -> Token | None:
+    """Return a new token of a file system; None from one that requires none.
+
+    Args:
+        renewer: see `collect_job_credentials`.
+    """
     from tony.hadoop.hdfs.namenode_rpc import create_name_node  # late: most clusters require no tokens
 
     async with create_name_node(settings, logins, service, policy=POLICY) as client:
-        return await client.get_delegation_token(find_token_renewer(settings, logins.user))
+        return await client.get_delegation_token(renewer or find_token_renewer(settings, logins.user))
 
 
 def _refuse_loops() -> None:
@@ -135,7 +140,7 @@ class FileLogin:
         token = self._logins.find_file_token(service)
         if token is None:
             _refuse_loops()
-            token = asyncio.run(fetch_token(self._settings, self._logins, service))
+            token = asyncio.run(fetch_token(self._settings, self._logins, service, self._logins.principal))
         if token is None:
             raise SchedulerError(f"{service.uri} issues no delegation token, but requires authentication")
         return WebLogin(token=to_url_string(token))

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tony.errors import ConfigError, Problem
-from tony.model.hdfs_uri import split_address
 from tony.model.staged_files import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
@@ -83,12 +82,6 @@ def collect_in_place(staged: StagedJob) -> dict[str, Uploaded]:
         for item in _iterate_items(staged)
         if item.in_place is not None
     }
-
-
-def list_file_systems(staged: StagedJob) -> tuple[str, ...]:
-    """Return the file systems of those files: nodes need their tokens."""
-    systems = [split_address(item.in_place.address)[0] for item in _iterate_items(staged) if item.in_place is not None]
-    return tuple(dict.fromkeys(systems))
 
 
 def _iterate_items(staged: StagedJob) -> Iterator[StagedItem]:

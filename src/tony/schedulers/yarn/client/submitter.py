@@ -41,7 +41,7 @@ from tony.schedulers.yarn.client.application_reports import (
     to_list_entry,
 )
 from tony.schedulers.yarn.client.application_tags import find_staging, is_ours
-from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place, list_file_systems
+from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place
 from tony.schedulers.yarn.client.capacity import AWAY, ClusterCapacity, build_capacity
 from tony.schedulers.yarn.client.cluster_cache import ClusterCache
 from tony.schedulers.yarn.client.feasibility import count_suitable_nodes, find_notices, find_unsatisfiable_requests
@@ -159,7 +159,7 @@ class YarnSubmitter(Submitter):
         cluster = self._cluster or find_cluster(settings, self._home)
         uploader = ClusterCache(cluster, cluster.build_path(settings.staging))
         try:
-            systems = (*settings.file_systems, *list_file_systems(job.record.staged))
+            systems = ("", *settings.file_systems, *job.record.staged.file_systems)
             fetched_tokens = await collect_job_credentials(cluster.configuration, cluster.logins, systems)
             payload = await to_thread(self._provide, job, cluster, settings, uploader)
             if uploader.eviction_is_due:
