@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tony.kube.cluster_access import ClusterAccess
-from tony.kube.errors import AnswerLostError, KubeApiError, UnreachableError, build_api_error
+from tony.kube.errors import AnswerLostError, KubeApiError, KubeError, UnreachableError, build_api_error
 from tony.kube.http_connection import ApiAnswer, ApiConnections
 from tony.kube.resources import ApiResource
 from tony.retry import Backoff
@@ -26,8 +26,9 @@ Object = dict[str, Any]
 
 #: Seconds without a byte from the server.
 _TIMEOUT_SECONDS = 30.0
-#: Objects in one answer to a list.
+#: Objects in one answer to a list, and in all answers to one.
 _PAGE_SIZE = 500
+_MAX_OBJECTS = 50_000
 _BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
 #: Requests that do the same once or several times; changes are merged, and an object that is gone stays so.
 _REPEATABLE = frozenset({"GET", "PATCH", "DELETE"})
@@ -91,6 +92,9 @@ class ApiClient:
         Args:
             name: only the object of this name; unlike `get`, it needs the right to list.
             metadata_only: leave out all but the metadata of each object.
+
+        Raises:
+            KubeError: there are too many.
         """
         what = f"list {resource.plural}"
         query = {"limit": str(_PAGE_SIZE), **_build_selector(labels)}
@@ -110,6 +114,8 @@ class ApiClient:
                 items, token = [], ""
                 continue
             items += page.get("items") or ()
+            if len(items) > _MAX_OBJECTS:
+                raise KubeError(f"{what}: namespace {self.namespace} has more than {_MAX_OBJECTS:,} of them")
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:

@@ -26,6 +26,7 @@ class ClusterAccess:
         credentials: who the client is.
         user: the one to impersonate; empty: none.
         origin: where all this was found, for messages.
+        context: name of the context; empty if there is none.
     """
 
     server: str
@@ -37,6 +38,7 @@ class ClusterAccess:
     credentials: CredentialSource = field(default_factory=NoCredentials)
     user: str = ""
     origin: str = ""
+    context: str = ""
 
     def create_tls_context(self, login: LoginCredentials) -> ssl.SSLContext:
         """Return the settings of a TLS connection, with the client's certificate if it has one.

@@ -115,6 +115,7 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
         credentials=_build_credentials(user, cluster),
         user=user.get_text("as"),
         origin=f"context {name} of {found.file}",
+        context=name,
     )
 
 

@@ -191,7 +191,12 @@ class IndexedJobs:
                 return found
 
             remote = RemoteJobFiles(
-                self._home, folder, load_owner, self._fetch_slots, self._create_log_fetcher(held, entry, folder)
+                self._home,
+                folder,
+                load_owner,
+                self._fetch_slots,
+                self._create_log_fetcher(held, entry, folder),
+                has_all=held.has_tails,
             )
             return view(remote)
 

@@ -27,8 +27,8 @@ class Capabilities:
         enlists: executors start before they know their task, and ask the AM for it (`EnlistingAllocator`).
         keeps_output: the end of all tasks' output is stored with the history (`ContainerAllocator.store_output`).
         honours: settings of roles that have an effect.
-        cluster_ids: regular expression of the job ids that its cluster allocates, by which any machine finds a job;
-            empty if the client creates the ids.
+        cluster_ids: regular expression of the job ids by which any machine finds a job in its cluster; empty if only
+            the machine that has submitted a job knows it.
     """
 
     gang: bool

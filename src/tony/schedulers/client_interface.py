@@ -28,6 +28,7 @@ from tony.schedulers.capabilities import Capabilities
 if TYPE_CHECKING:
     from tony.schedulers.allocator_interface import ContainerAllocator
     from tony.storage.staging.remote_files_interface import RemoteFiles
+    from tony.storage.stores.store_interface import FileStore
 
 #: Window in seconds in which AM failures count against `am_attempts`.
 ATTEMPTS_WITHIN = 600.0
@@ -326,6 +327,17 @@ class Scheduler(ABC):
     @abstractmethod
     def create_submitter(self, home: Home) -> Submitter:
         """Return the client's half."""
+
+    def open_histories(self, address: str) -> FileStore | None:
+        """Return the histories of all jobs in a cluster; None if it has none that others than clients can read.
+
+        Args:
+            address: its scheme is the scheduler's name.
+
+        Raises:
+            UserError: there is no such cluster.
+        """
+        return None
 
     def create_allocator(self, job: PreparedJob) -> ContainerAllocator:
         """Return the half of an application master on the client's machine.

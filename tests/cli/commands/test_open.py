@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import unquote
+from urllib.request import urlopen
 
 import pytest
 
@@ -12,7 +16,7 @@ from tests.cli.conftest import Tony
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
-from tony.jobs.portal_client.known_portals import publish_address
+from tony.jobs.portal_client.known_portals import find_running, publish_address
 from tony.model.state_directory import Home
 from tony.schedulers.client_interface import Submitter
 from tony.schedulers.local.submitter import LocalSubmitter
@@ -29,11 +33,17 @@ def job(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     write_summary(folder, succeeded(folder, record))
 
 
-def test_without_a_portal(tony: Tony) -> None:
-    """Nothing is started; what to type is said."""
-    answer = tony("open", JOB)
-    assert (answer.code, answer.out) == (2, "")
-    assert mentions(answer.err, "running", "tony portal")
+def test_without_a_portal_one_is_started(home: Home) -> None:
+    """It serves until Ctrl-C; meanwhile another command finds it."""
+    command = [sys.executable, "-m", "tony", "open", JOB]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout
+        address = serving.stdout.readline().strip()
+        assert address == f"{find_running(home)}job/{JOB}"
+        with urlopen(address) as page:
+            assert JOB in page.read().decode()
+        serving.send_signal(signal.SIGINT)
+        assert (serving.wait(), find_running(home)) == (0, None)
 
 
 def test_the_page_of_a_portal(tony: Tony, home: Home) -> None:

@@ -17,12 +17,14 @@ import pytest
 from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tony.client.credential_creation import make_credentials
-from tony.errors import ConfigError, SchedulerError
+from tony.errors import ConfigError, SchedulerError, UnknownJobError
 from tony.history.json_files import write_json
+from tony.jobs.job_ids import resolve
 from tony.kube.errors import KubeApiError
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec
 from tony.model.log_file_tail import LogFileTail
+from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.schedulers.client_interface import LogSink, PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
@@ -33,6 +35,7 @@ from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.manifests import RELEASE
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
+from tony.schedulers.settings_schema import load_recorded_values
 from tony.storage.cache.object_cache import Cache
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
@@ -348,3 +351,22 @@ def test_a_framework_of_another_package_is_refused(cluster: Cluster, job: Prepar
     with pytest.raises(ConfigError, match="only the frameworks of tony"):
         submit(replace(job, record=replace(job.record, framework_path="/plug-in")))
     assert not cluster.list_left()
+
+
+def test_a_job_of_another_machine_is_found_by_its_id(
+    cluster: Cluster, job: PreparedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How it is reached is this machine's choice: anyone may have written that file."""
+    kubeconfig = cluster.settings["kubeconfig"]
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    name = "kubernetes-20260102-030405-abcdef"
+    settings = {"image": "i", "kubeconfig": "/tmp/evil", "context": "evil", "namespace": "evil"}
+    record = replace(job.record, job_id=name, spec=replace(job.record.spec, scheduler_settings=settings))
+    client = create_client(read_settings(job.record.spec.scheduler_settings)[0])
+    ConfigMapJobStore(client, name).put("job.json", json.dumps(to_plain(record)).encode())
+    home = Home(tmp_path / "other")
+    assert resolve(home, name) == name
+    assert load_recorded_values(home.job(name)) == {"image": "i", "context": "c", "namespace": "ml"}
+    with pytest.raises(UnknownJobError):
+        resolve(home, "kubernetes-20260102-030405-ffffff")
+    client.close()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import webbrowser
-from urllib.parse import quote
+from collections.abc import Callable
+from functools import partial
+from threading import Thread
+from urllib.parse import quote, urlsplit
 
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.portal_packages import check_portal_packages
 from tony.cli.terminal.display import format_ssh_hint, has_display
-from tony.cli.terminal.output import print_json, say, say_all
-from tony.errors import InfraError, UserError
+from tony.cli.terminal.output import print_json, say, say_all, warn
+from tony.errors import InfraError
 from tony.history.job_record import record_of
 from tony.jobs.portal_client.known_portals import find_running
 from tony.model.state_directory import Home
@@ -26,21 +31,49 @@ from tony.schedulers.registry import load_submitter
 def command(job: str, only_print: bool, as_json: bool) -> None:
     """Open JOB's web page in a browser; without a display, print its address.
 
-    Opens the page of your portal if one is running on this machine (start one with tony portal); otherwise, for a job
-    on a cluster, the tracking URL that the cluster shows.
+    Opens the page of your portal if one is running on this machine; otherwise, for a job on a cluster, the tracking URL
+    that the cluster shows. If there is neither, starts your portal, and serves its pages until Ctrl-C.
     """
     home, name = job_id(job)
-    portal = find_running(home)
-    address = f"{portal}job/{quote(name, safe='')}" if portal else _find_cluster_page(home, name)
-    if not address:
-        raise UserError("your portal is not running on this machine. Start it: tony portal")
-    opened = not only_print and not as_json and has_display(os.environ) and webbrowser.open(address)
+    show = partial(_show, name, only_print=only_print, as_json=as_json)
+    if portal := find_running(home):
+        show(_build_page_address(portal, name), is_portal=True)
+    elif page := _find_cluster_page(home, name):
+        show(page, is_portal=False)
+    else:
+        _serve_portal(home, lambda portal: show(_build_page_address(portal, name), is_portal=True))
+
+
+def _show(job: str, address: str, *, is_portal: bool, only_print: bool, as_json: bool) -> None:
     if as_json:
-        print_json({"job": name, "address": address, "portal": portal is not None})
-        return
-    say(address)
-    if not opened and portal:
-        say_all(format_ssh_hint(portal.partition("://")[2].rstrip("/")))
+        print_json({"job": job, "address": address, "portal": is_portal})
+    else:
+        say(address)
+        opened = not only_print and has_display(os.environ) and webbrowser.open(address)
+        if not opened and is_portal:
+            say_all(format_ssh_hint(urlsplit(address).netloc))
+    sys.stdout.flush()
+
+
+def _serve_portal(home: Home, announce: Callable[[str], None]) -> None:
+    """Serve the user's portal until Ctrl-C.
+
+    Args:
+        announce: called with its address, in a thread: some browsers are waited for.
+    """
+    check_portal_packages()
+    from tony.portal.access.listen_options import ListenOptions  # late: the portal's packages are optional
+    from tony.portal.server import run
+
+    def start(address: str) -> None:
+        Thread(target=announce, args=(address,), daemon=True).start()
+        warn("Serving until Ctrl-C; the job is not affected.")
+
+    asyncio.run(run(home, ListenOptions(), start))
+
+
+def _build_page_address(portal: str, job: str) -> str:
+    return f"{portal}job/{quote(job, safe='')}"
 
 
 def _find_cluster_page(home: Home, job: str) -> str:

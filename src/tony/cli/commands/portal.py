@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -12,13 +11,12 @@ import click
 from tony import clock
 from tony.cli.click_base import CommandGroup
 from tony.cli.options import Count, home, json_option
+from tony.cli.portal_packages import check_portal_packages
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
 from tony.control_characters import escape
 from tony.errors import UserError
 
-#: Packages that the pages need; the extra `web` installs them.
-_REQUIRED_PACKAGES = ("starlette", "jinja2", "uvicorn")
 _DAY_SECONDS = 86400.0
 
 
@@ -29,7 +27,8 @@ _DAY_SECONDS = 86400.0
     "histories",
     metavar="LOCATION",
     multiple=True,
-    help="History to show: a folder, hdfs://..., s3://...; may be repeated [default: your own].",
+    help="History to show: a folder, hdfs://..., s3://..., kubernetes://CONTEXT/NAMESPACE; may be repeated "
+    "[default: your own].",
 )
 @click.option(
     "--address",
@@ -75,7 +74,7 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return
-    _check_packages()
+    check_portal_packages()
     from tony.portal.access.listen_options import ListenOptions  # late: the portal's packages are optional
     from tony.portal.server import run
 
@@ -113,7 +112,7 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
     A new token is printed once and not stored. It gives its holder all rights of the user: treat it like a password.
     The user runs `tony login`, or enters the token on the portal's login page.
     """
-    _check_packages()
+    check_portal_packages()
     if user is not None and revoke is not None:
         raise click.UsageError("--user creates a token, --revoke revokes one: use only one of them")
     from tony.portal.access.login_credentials import TokenFile  # late: the portal's packages are optional
@@ -156,12 +155,3 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
             say_all(format_table([("NAME", "USER", "MADE", "UNTIL", "NOTE"), *rows], find_columns()))
         else:
             say("there are no tokens; create one: tony portal token --user NAME")
-
-
-def _check_packages() -> None:
-    missing = [name for name in _REQUIRED_PACKAGES if find_spec(name) is None]
-    if missing:
-        raise UserError(
-            f"the portal needs {', '.join(missing)}, which {'are' if len(missing) > 1 else 'is'} not installed: "
-            "run `pip install 'tony-jobs[web]'`"
-        )

@@ -56,6 +56,7 @@ class RemoteJobFiles:
         owner: returns the owner of the original directory in its file system; None for a job of the state directory.
         slots: limit concurrent fetches, so that a hanging cluster blocks no others; None for private ones.
         first: fetches the logs of a task from the original directory; None if there is no other.
+        has_all: the scheduler has no further output of an ended job, and no pages about it.
     """
 
     def __init__(
@@ -65,11 +66,14 @@ class RemoteJobFiles:
         owner: Callable[[], Awaitable[str]] | None = None,
         slots: Slots | None = None,
         first: Callable[[str], Awaitable[None]] | None = None,
+        *,
+        has_all: bool = False,
     ) -> None:
         self._home = home
         self._folder = folder
         self._owner = owner
         self._first = first
+        self._has_all = has_all
         self._found: tuple[JobRecord, Submitter] | None = None
         self._is_local = False
         self._outputs: dict[str, SharedFetch] = {}
@@ -127,7 +131,7 @@ class RemoteJobFiles:
                 await log_fetcher.fetch_current_output(self._home, record, selection, note)
             elif not ended:
                 note("the job is running: its output is shown by its own pages, and to its owner by `tony logs`")
-            else:
+            elif not self._has_all:
                 owner = await self._owner()
                 await scheduler_logs.fetch_ended(self._folder, record, submitter, selection, note, owner)
 
@@ -178,7 +182,7 @@ class RemoteJobFiles:
             TonyError: their addresses cannot be determined.
         """
         found = await self._find()
-        if found is None or not containers:
+        if found is None or not containers or self._has_all:
             return {}
         user = await self._owner() if self._owner else ""
         ended = self._folder.summary.exists()

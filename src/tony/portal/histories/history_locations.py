@@ -14,6 +14,7 @@ from tony.errors import UserError
 from tony.linux.user_accounts import expand_home
 from tony.model.hdfs_uri import is_address
 from tony.model.state_directory import Home
+from tony.schedulers import registry
 from tony.storage.hdfs.hdfs_store import HdfsStore
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore
@@ -56,9 +57,13 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> File
             raise UserError(f"{text} is a file. A history location is a folder.")
         return LocalStore(folder)
     scheme, _ = split_file_system(text)
+    if scheme in registry.names() and (store := registry.load(scheme).open_histories(text)):
+        return store
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
-        raise UserError(f"{text}: {scheme}:// is not supported for histories. Use a local folder, or {known}.")
+        raise UserError(
+            f"{text}: {scheme}:// is not supported for histories. Use a local folder, {known}, kubernetes://."
+        )
     return SCHEMES[scheme](text, home)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import FORMAT, MAX_FOREIGN_LISTED_LOG_BYTES, VERSION, Header, LogWriter
 from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decode_json, limit_decoding, write_json
+from tony.jobs.remote.log_mirror import Mirror
 from tony.linux.time_index import parse_index_name
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
@@ -138,6 +139,7 @@ class RecordCache:
                 missing_logs.append(item)
         try:
             _fetch_logs(store, entry, folder, missing_logs)
+            _fetch_tails(store, entry, folder, task)
         except OSError as error:
             raise StorageError(f"cannot copy logs of {task} to {folder.path}: {error.strerror}") from error
 
@@ -221,6 +223,17 @@ def _fetch_logs(store: FileStore, entry: IndexEntry, folder: JobFolder, logs: It
     for item in logs:
         path = join_path(entry.path, "logs", item.name)
         left -= _fetch(store, path, item, folder.logs / item.name, min(_MAX_LOG_BYTES, left), grows=True)
+
+
+def _fetch_tails(store: FileStore, entry: IndexEntry, folder: JobFolder, task: str) -> None:
+    mirror = Mirror(folder.logs)
+    try:
+        for tail in store.read_tails(entry.path):
+            name = LogName.parse(tail.name)
+            if name is not None and (name.file, name.task) == (tail.name, task):
+                mirror.write(name, 0, tail.offset, tail.data, tail.times)
+    finally:
+        mirror.close()
 
 
 def _fetch(store: FileStore, path: str, item: Item, local_path: Path, most: int, *, grows: bool = False) -> int:

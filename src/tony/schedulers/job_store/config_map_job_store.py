@@ -12,10 +12,11 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 
 from tony.errors import InfraError, StorageError
-from tony.kube.api_client import ApiClient
+from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS, SECRETS, ApiResource
 from tony.schedulers.job_store.job_objects import PREFIX, JobObjects, get_content, get_notes
@@ -27,7 +28,7 @@ _MAX_OBJECT_BYTES = 700 << 10
 #: Packed bytes of a file; of a larger one nothing is stored.
 MAX_FILE_BYTES = 8 << 20
 #: Bytes of an unpacked object that another writer may have made.
-_MAX_UNPACKED_BYTES = 64 << 20
+MAX_UNPACKED_BYTES = 64 << 20
 _FILE, _SIZE, _MODIFIED = f"{PREFIX}file", f"{PREFIX}size", f"{PREFIX}modified"
 _VERSION, _COUNT = f"{PREFIX}version", f"{PREFIX}pieces"
 _NUMBER, _WRITER, _CLOSING = f"{PREFIX}number", f"{PREFIX}writer", f"{PREFIX}closing"
@@ -43,12 +44,14 @@ class ConfigMapJobStore(JobStore):
     Args:
         job: the job's id, by which its objects are named.
         owner: uid of the Job object that owns them; empty for a reader.
+        has_secrets: read and list the credentials of clients as well.
     """
 
-    def __init__(self, client: ApiClient, job: str, owner: str = "") -> None:
+    def __init__(self, client: ApiClient, job: str, owner: str = "", *, has_secrets: bool = True) -> None:
         self.path = f"namespace {client.namespace}, ConfigMaps {job}.*"
         self._client, self._objects = client, JobObjects(client, job, owner)
         self._writer = os.urandom(8).hex()
+        self._resources = (CONFIG_MAPS, SECRETS) if has_secrets else (CONFIG_MAPS,)
 
     def make(self) -> None:
         pass
@@ -56,7 +59,7 @@ class ConfigMapJobStore(JobStore):
     def list(self) -> Mapping[str, StoredFile]:
         found: dict[str, StoredFile] = {}
         logs: dict[str, list[Mapping[str, str]]] = {}
-        for notes in self._objects.list_notes(CONFIG_MAPS) + self._objects.list_notes(SECRETS):
+        for notes in chain.from_iterable(map(self._objects.list_notes, self._resources)):
             name = notes.get(_FILE, "")
             if not _FILE_NAME.fullmatch(name):
                 continue
@@ -74,7 +77,7 @@ class ConfigMapJobStore(JobStore):
     def find(self, name: str) -> StoredFile | None:
         if find_local_name(name):
             return self.list().get(name)
-        found = self._objects.get(_find_resource(name), name)
+        found = self._get(name)
         return None if found is None else _build_stored_file(name, get_notes(found))
 
     def read(self, name: str, offset: int, most: int) -> bytes | None:
@@ -148,14 +151,18 @@ class ConfigMapJobStore(JobStore):
             if claim_log(_LogPieces(self._objects, build_log_name(number)), self._writer):
                 return number
 
+    def _get(self, name: str) -> Object | None:
+        resource = _find_resource(name)
+        is_file = _FILE_NAME.fullmatch(name) and resource in self._resources
+        return self._objects.get(resource, name) if is_file else None
+
     def _delete_pieces(self, file: str, notes: Mapping[str, str]) -> None:
         for number in range(1, _parse_int(notes.get(_COUNT, ""))):
             self._objects.delete(CONFIG_MAPS, f"{file}.{notes.get(_VERSION, '')}-{number}")
 
     def _read_file(self, name: str) -> bytes | None:
-        resource = _find_resource(name)
         for _ in range(3):  # it may be replaced while its pieces are read
-            first = self._objects.get(resource, name)
+            first = self._get(name)
             if first is None:
                 return None
             notes = get_notes(first)
@@ -229,7 +236,7 @@ def _find_resource(file: str) -> ApiResource:
 def _unpack(packed: bytes) -> bytes:
     unpacking = zlib.decompressobj()
     try:
-        data = unpacking.decompress(packed, _MAX_UNPACKED_BYTES)
+        data = unpacking.decompress(packed, MAX_UNPACKED_BYTES)
     except zlib.error as error:
         raise StorageError(f"a stored file is damaged: {error}") from None
     if not unpacking.eof:

@@ -14,13 +14,15 @@ from tony.errors import StorageError
 from tony.model.log_file_tail import LogFileTail
 from tony.protocol.output_messages import pack_times, unpack_times
 from tony.schedulers.job_store.job_store import JobStore
+from tony.units import format_bytes
 
 #: Bytes of all files of a job, before they are packed.
 MAX_OUTPUT_BYTES = 16 << 20
 #: Bytes of one file: one object of a store has them even if they cannot be packed.
 _MAX_FILE_BYTES = 512 << 10
-#: Bytes of a file that another writer may have made.
+#: Bytes of a file that another writer may have made, and of all of them.
 _MAX_READ_BYTES = 4 << 20
+_MAX_ALL_READ_BYTES = 4 * MAX_OUTPUT_BYTES
 _NAME = re.compile(r"output\.(\d{1,9})\.(\d{1,9})\.jsonl")
 
 
@@ -77,9 +79,14 @@ def read_tails(store: JobStore) -> Sequence[LogFileTail]:
         InfraError: they are damaged, or the store cannot be reached.
     """
     found: dict[str, LogFileTail] = {}
+    left = _MAX_ALL_READ_BYTES
     for key in sorted(_list_files(store)):
         name = _build_name(*key)
-        for line in (store.read(name, 0, _MAX_READ_BYTES) or b"").splitlines():
+        data = store.read(name, 0, _MAX_READ_BYTES) or b""
+        left -= len(data)
+        if left < 0:
+            raise StorageError(f"{store.path}: the stored output has more than {format_bytes(_MAX_ALL_READ_BYTES)}")
+        for line in data.splitlines():
             tail = _decode(name, line)
             known = found.get(tail.name)
             if known is None or _get_order(tail) >= _get_order(known):

@@ -13,6 +13,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tony import clock
@@ -30,11 +31,18 @@ _log = logging.getLogger(__name__)
 
 
 class RecordDownload:
-    """Downloads one job's history. Blocks. Every public method closes the store."""
+    """Downloads one job's history. Blocks. Every public method closes the store.
 
-    def __init__(self, store: JobStore, folder: JobFolder) -> None:
+    Args:
+        localize_job: changes the `job.json` of a job that was submitted from another machine.
+    """
+
+    def __init__(
+        self, store: JobStore, folder: JobFolder, localize_job: Callable[[bytes], bytes] = lambda data: data
+    ) -> None:
         self._store = store
         self._folder = folder
+        self._localize_job = localize_job
 
     def fetch(self) -> None:
         """Fetch what is new. The summary comes last: when it is here, everything else is.
@@ -108,6 +116,8 @@ class RecordDownload:
             return
         if path == self._folder.summary:
             data = self._localize_report(data)
+        elif path == self._folder.job:
+            data = self._localize_job(data)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(path, data)
 

@@ -10,4 +10,5 @@ CAPABILITIES = Capabilities(
     enlists=True,
     keeps_output=True,
     honours=frozenset(RoleSetting),
+    cluster_ids=r"kubernetes-\d{8}-\d{6}-[0-9a-f]{6}",
 )

@@ -20,6 +20,6 @@ def find_access(settings: KubernetesSettings) -> ClusterAccess:
     return load_cluster_access(files, settings.context, settings.namespace)
 
 
-def create_client(settings: KubernetesSettings) -> ApiClient:
+def create_client(settings: KubernetesSettings, *, give_up_seconds: float = 30.0) -> ApiClient:
     """Return a client. Raises like `find_access`."""
-    return ApiClient(find_access(settings))
+    return ApiClient(find_access(settings), give_up_seconds=give_up_seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.model.state_directory import Home
 from tony.schedulers.client_interface import Scheduler, Submitter
+from tony.storage.stores.store_interface import FileStore
 
 
 class KubernetesScheduler(Scheduler):
@@ -15,3 +16,8 @@ class KubernetesScheduler(Scheduler):
         from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 
         return KubernetesSubmitter(home)
+
+    def open_histories(self, address: str) -> FileStore:
+        from tony.schedulers.kubernetes.namespace_store import NamespaceStore
+
+        return NamespaceStore(address)

@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -204,7 +205,8 @@ class KubernetesSubmitter(Submitter):
 
     def _fetch(self, folder: JobFolder) -> None:
         client = self._create_client(folder.job_id)
-        RecordDownload(ConfigMapJobStore(client, folder.job_id), folder).fetch()
+        localize_job = partial(_replace_access, client=client)
+        RecordDownload(ConfigMapJobStore(client, folder.job_id), folder, localize_job).fetch()
 
     async def renew_tokens(self, folder: JobFolder, on_trouble: Callable[[str], None]) -> None:
         from tony.schedulers.kubernetes.job_tokens import renew_for_followed_job  # late: few jobs use HDFS
@@ -429,6 +431,20 @@ def _read_am_address(client: ApiClient, job_id: str) -> ApplicationStatus:
         return ApplicationStatus(alive=True, address=address, attempt=attempt, dialed_by="kubernetes")
     except (ValueError, TypeError, AttributeError):
         return ApplicationStatus(alive=True)
+
+
+def _replace_access(job: bytes, *, client: ApiClient) -> bytes:
+    """Replace how a job's submitter reached the cluster by how this client does.
+
+    The file may be anyone's who may write ConfigMaps: it must not choose a kubeconfig file, which can name programs.
+    """
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        record = json.loads(job)
+        own = {"context": client.access.context, "namespace": client.namespace}
+        record["spec"]["scheduler_settings"] = settings = {**dict(record["spec"]["scheduler_settings"]), **own}
+        settings.pop("kubeconfig", None)
+        return json.dumps(record).encode()
+    return job  # it is damaged
 
 
 def _describe_pending(pod: Object) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import StorageError
+from tony.model.log_file_tail import LogFileTail
 
 #: Bytes that are sent or fetched at once.
 PIECE = 1 << 20
@@ -42,11 +43,13 @@ class FileStore(ABC):
         address: as users write it.
         local: the folder, if it is on this machine.
         dated: folders have modification times that change with their entries.
+        has_tails: it has all that is kept of the output of ended jobs, in `read_tails`.
     """
 
     address: str
     local: Path | None = None
     dated: bool = True
+    has_tails: bool = False
 
     @abstractmethod
     def list(self, path: str = "") -> Sequence[Item]:
@@ -67,6 +70,10 @@ class FileStore(ABC):
     @abstractmethod
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with everything in it; do nothing if it does not exist."""
+
+    def read_tails(self, path: str) -> Sequence[LogFileTail]:
+        """Return the ends of the output of the job in a folder, if they are not kept as log files."""
+        return ()
 
     def hold(self, path: str) -> FileStore | None:
         """Return a store that keeps reading the same job directory, with the same paths, even if it is replaced.
