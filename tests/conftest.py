@@ -241,7 +241,7 @@ def shared_kubernetes(pytestconfig: pytest.Config) -> Iterator[SharedKubernetes]
 def kubernetes(shared_kubernetes: SharedKubernetes) -> KubernetesCluster:
     """A real Kubernetes of one node, all daemons running, shared by all tests of a run.
 
-    Each test uses a namespace of its own: `tests.schedulers.kubernetes.lab`. Jobs may use its namespace `default`, too.
+    Each test uses a namespace of its own: `tests.kubernetes.lab`. Jobs may use its namespace `default`, too.
     """
     return shared_kubernetes.mend()
 

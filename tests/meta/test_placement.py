@@ -10,7 +10,7 @@ PACKAGE = Path(tony.__file__).parent
 TESTS = Path(__file__).parents[1]
 #: Folders whose tests are of no package: whole jobs, a built wheel, documents, and the helpers of tests.
 APART = {
-    *("bench", "conformance", "dist", "e2e", "failure_modes", "fuzz", "meta", "scenarios", "support"),
+    *("bench", "conformance", "dist", "e2e", "failure_modes", "fuzz", "kubernetes", "meta", "scenarios", "support"),
     *("tutorials", "yarn", "zoo"),
 }
 #: Test modules that are named after no module, because they test a property or several modules. It only falls.

@@ -76,6 +76,7 @@ class KubernetesCluster:
         self.home = home
         self.places = KubernetesLayout(home.mini_kubernetes)
         self._environment = environment
+        self._node: subprocess.Popen[bytes] | None = None  # if this object has started it
 
     @property
     def kubeconfig(self) -> Path:
@@ -232,7 +233,7 @@ class KubernetesCluster:
             first, *others = self.places.list_nodes()
             arguments = (self.places.path, software.path, image, first.number, listener.fileno())
             with open(self.places.find_log(first.name), "wb") as log:
-                subprocess.Popen(
+                self._node = subprocess.Popen(
                     [*UNSHARE, *isolated_interpreter.command("tony.mini.kubernetes.node", *map(str, arguments))],
                     env=self._build_variables(software),
                     cwd=self.places.path,
@@ -330,6 +331,8 @@ class KubernetesCluster:
     def _kill(self) -> None:
         """Kill the first process of the namespaces, and with it all others; then remove their control groups."""
         process.sweep(self.places.marker)
+        if self._node:
+            self._node.wait()
         remove_cgroups(self.places.cgroup)
 
     def _stop_and_remove(self) -> None:

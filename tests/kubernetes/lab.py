@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.e2e.lab import CEILING, ENDED, Lab, until
 from tests.yarn.lab import SMALL, complete_memory
+from tony.core.events import Registered
+from tony.history.event_log import EventTail
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError
 from tony.kube.kubeconfig import load_cluster_access
@@ -19,6 +21,7 @@ from tony.kube.resources import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICE_ACCOUN
 from tony.linux.process import environment_of, with_marker
 from tony.mini.kubernetes.cluster import KubernetesCluster
 from tony.mini.kubernetes.software import PYTHON_IMAGE
+from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL
 from tony.schedulers.kubernetes.access_rules import build_account_objects
 from tony.schedulers.kubernetes.launch_payload import POD_NAME
@@ -42,21 +45,24 @@ class KubernetesLab(Lab):
     scheduler = "kubernetes"
     stop_grace = "2s"
 
-    def __init__(self, root: Path, cluster: KubernetesCluster) -> None:
+    def __init__(self, root: Path, cluster: KubernetesCluster, namespace: str = "") -> None:
+        """Create the user, and their namespace unless they have one."""
         super().__init__(root)
         self.cluster = cluster
-        self.namespace = f"lab-{secrets.token_hex(4)}"
+        self._owns_namespace = not namespace
+        self.namespace = namespace or f"lab-{secrets.token_hex(4)}"
         # Of the machine's folders only those of the cluster can be written by pods.
         self._shared = cluster.places.path / "tests" / self.namespace
         self.out = self._shared / "out"
-        self.out.mkdir(parents=True)
+        self.out.mkdir(parents=True, exist_ok=True)
         self.out.chmod(0o777)
         kubeconfig = root / "kubeconfig"
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(self.build_kubeconfig())
         self.env["KUBECONFIG"] = str(kubeconfig)
         self.client = ApiClient(load_cluster_access([kubeconfig]))
-        self._create_namespace()
+        if self._owns_namespace:
+            self._create_namespace()
         site = Path(self.env["XDG_CONFIG_HOME"], "tony", "tony.toml")
         site.parent.mkdir(parents=True)
         site.write_text(_SITE.format(image=PYTHON_IMAGE, folder=self._shared))
@@ -95,20 +101,40 @@ class KubernetesLab(Lab):
 
     def elsewhere(self, name: str) -> KubernetesLab:
         """The same user on another machine: an empty home, and a copy of the kubeconfig file."""
-        raise NotImplementedError  # TODO
+        root = self.root / name
+        root.mkdir()
+        return KubernetesLab(root, self.cluster, self.namespace)
 
     # --- questions ------------------------------------------------------------------------------------------------
 
     def status(self, job: str) -> dict[str, Any]:
         answer = super().status(job)
-        found = PodProcesses(job)
-        for task in answer["tasks"]:
-            executor = found.executors.get(task["container"])
-            if task["pid"]:
-                task["pid"] = found.find_host_pid(executor, task["pid"])
-            if task["executor_pid"]:
+        running = [task for task in answer["tasks"] if task["executor_pid"]]
+        if running:
+            found, containers = PodProcesses(job), self._find_containers(job)
+            for task in running:
+                executor = found.executors.get(containers.get(task["task"], ""))
                 task["executor_pid"] = executor
+                task["pid"] = found.find_host_pid(executor, task["pid"]) if executor and task["pid"] else None
         return answer
+
+    def _find_containers(self, job: str) -> dict[str, str]:
+        """Return task -> the pod of its executor."""
+        events = (entry.event for entry in EventTail(self.am_folder(job)).read_new())
+        return {str(event.task): event.container for event in events if isinstance(event, Registered)}
+
+    def am_folder(self, job: str) -> JobFolder:
+        """A folder in the pod of the newest application master that writes events."""
+        pods = self.cluster.places.kubelet / "pods"
+
+        def find_newest() -> JobFolder | None:
+            homes = pods.glob(f"*/volumes/kubernetes.io~empty-dir/work/tony-home-*/jobs/{job}")
+            numbers = {int(path.parents[1].name.rpartition("-")[2]): path for path in homes}
+            folders = [Home(path.parents[1]).job(job) for _, path in sorted(numbers.items(), reverse=True)]
+            return next((each for each in folders if list(each.path.glob("events*"))), None)
+
+        folder: JobFolder = until(find_newest, f"a master of {job} writes its log")
+        return folder
 
     def list_pods(self, job: str, part: str = TASK_PART) -> dict[str, Object]:
         """Pod -> its object, of the tasks or of the AM."""
@@ -154,7 +180,8 @@ class KubernetesLab(Lab):
         """Ends whatever a failed test has left, on the cluster as well."""
         super().close()
         with contextlib.closing(self.client):
-            self.client.delete(NAMESPACES, self.namespace)
+            if self._owns_namespace:
+                self.client.delete(NAMESPACES, self.namespace)
 
 
 class PodProcesses:
@@ -170,13 +197,13 @@ class PodProcesses:
         self.masters = [pid for pid, pod in first.items() if b"TONY_AM_ADDRESS=" not in environment_of(pid)]
         self.executors = {pod: pid for pid, pod in first.items() if pid not in self.masters}
 
-    def find_host_pid(self, executor: int | None, pid: int) -> int | None:
+    def find_host_pid(self, executor: int, pid: int) -> int | None:
         """Return this machine's pid of a process next to an executor; None if it has exited.
 
         Args:
             pid: in the namespace of the pod.
         """
-        namespace = _find_namespace(executor) if executor else ""
+        namespace = _find_namespace(executor)
         return next((each for each in _list_namespace(namespace) if _list_pids(each)[-1:] == [pid]), None)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.lab import one_user
-from tests.schedulers.kubernetes.lab import KubernetesLab
+from tests.kubernetes.lab import KubernetesLab
 from tony.mini.kubernetes.cluster import KubernetesCluster
 
 
