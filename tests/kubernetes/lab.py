@@ -125,7 +125,7 @@ class KubernetesLab(Lab):
 
     def am_folder(self, job: str) -> JobFolder:
         """A folder in the pod of the newest application master that writes events."""
-        pods = self.cluster.places.kubelet / "pods"
+        pods = self.cluster.places.list_nodes()[0].volumes / "pods"
 
         def find_newest() -> JobFolder | None:
             homes = pods.glob(f"*/volumes/kubernetes.io~empty-dir/work/tony-home-*/jobs/{job}")
