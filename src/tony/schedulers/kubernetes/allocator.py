@@ -342,7 +342,7 @@ class KubernetesAllocator(EnlistingAllocator):
     def _note_pending(self) -> None:
         if self._settings.queue and self._queue_watch is None and self._table.list_gated():
             self._queue_watch = asyncio.get_running_loop().create_task(self._watch_queue())
-        if reason := self._table.find_pending_reason(self._queue_reason):
+        if reason := self._table.find_pending_reason(self._queue_reason if self._settings.queue else None):
             self._note_queued(reason)
 
     async def _watch_queue(self) -> None:
@@ -350,7 +350,8 @@ class KubernetesAllocator(EnlistingAllocator):
         while gated := self._table.list_gated():
             names = [pod.gang.name for pod in gated if pod.gang]
             reason = await to_thread(find_wait_reason, self._client, names[0]) if names else ""
-            self._queue_reason = f"Kueue: {reason}" if reason else ""
+            if reason or not self._queue_reason:
+                self._queue_reason = f"Kueue: {reason or f'queue {self._settings.queue} has not admitted it yet'}"
             self._note_pending()
             await asyncio.sleep(_QUEUE_SECONDS)
         self._queue_watch, self._queue_reason = None, ""

@@ -120,7 +120,7 @@ class GangTable:
         own = [pod for pod in pods if pod.gang is gang and pod.role == role]
         ending = sum(pod.stage is PodStage.ENDING for pod in own)
         if gang.is_closed:
-            return 0, min(count, len(own))
+            return 0, count  # they form another gang, once all of its pods have ended
         if gang.memory.get(role) != memory:
             return 0, 0
         # Kueue deletes a pod for which there is no place, and one that is being deleted still has its own.

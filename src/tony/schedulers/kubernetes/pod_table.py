@@ -110,14 +110,14 @@ class PodTable:
         """Return the pods that wait for another program than the scheduler."""
         return [pod for pod in self.pods.values() if pod.stage in _WAITING and pod.is_gated]
 
-    def find_pending_reason(self, queue_reason: str) -> str:
+    def find_pending_reason(self, queue_reason: str | None) -> str:
         """Return why pods have no node: that of the first; empty if it is not known.
 
         Args:
-            queue_reason: that of Kueue for gated ones.
+            queue_reason: that of Kueue for gated ones; None: without Kueue.
         """
         waiting = [pod for pod in self.pods.values() if pod.stage in _WAITING]
-        reasons = [queue_reason if pod.is_gated and queue_reason else pod.pending_reason for pod in waiting]
+        reasons = [pod.pending_reason if queue_reason is None or not pod.is_gated else queue_reason for pod in waiting]
         return next((reason for reason in reasons if reason and _OTHER_PODS not in reason), "")
 
     def _list(self, role: str) -> list[TaskPod]:
