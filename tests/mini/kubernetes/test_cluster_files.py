@@ -25,6 +25,7 @@ def test_files_and_commands_fit_together(tmp_path: Path) -> None:
     commands = build_control_plane_commands(places, programs)
     assert set(CONTROL_PLANE) == set(commands)
     assert f"--token-auth-file={places.tokens}" in commands["kube-apiserver"]
+    assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in commands["kube-apiserver"]  # PodGroup
     for daemon in ("kube-scheduler", "kube-controller-manager"):
         assert f"--kubeconfig={places.daemons_kubeconfig}" in commands[daemon]
     for node in places.list_nodes():

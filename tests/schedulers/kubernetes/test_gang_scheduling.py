@@ -112,8 +112,8 @@ async def open_cluster(folder: Path, slots: int, *, has_groups: bool = True) -> 
         made.api.optional = SERVED if has_groups else {}
         try:
             yield made
-            for job in made.jobs:
-                await wait_until(lambda job=job: f"{job.name}.job.json" in made.api.list_names("configmaps"))
+            names = {f"{job.name}.job.json" for job in made.jobs}
+            await wait_until(lambda: names <= set(made.api.list_names("configmaps")))
         finally:
             for job in made.jobs:
                 await job.close()

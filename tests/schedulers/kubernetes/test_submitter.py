@@ -293,6 +293,32 @@ def test_missing_rights_are_named(cluster: Cluster, spec: JobSpec, job: Prepared
     assert "kubectl -n ml create rolebinding tony --role=tony --serviceaccount=ml:tony" in problem.message
 
 
+def test_what_a_gang_needs_of_the_cluster_is_checked(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
+    """PodGroups if the job says so, and a queue of Kueue; the Role has verbs on them only then."""
+
+    def check(**settings: str) -> str:
+        problems = KubernetesSubmitter(job.home).check(
+            replace(spec, scheduler_settings={**spec.scheduler_settings, **settings})
+        )
+        return " ".join(f"{each.key}: {each.message}" for each in problems)
+
+    assert "gang: the cluster has no PodGroup" in check(gang="native")
+    assert "queue: the cluster has no Kueue" in check(queue="users")
+    cluster.api.optional = {
+        "scheduling.k8s.io": {"v1alpha2": ("podgroups",)},
+        "kueue.x-k8s.io": {"v1beta1": ("localqueues", "workloads")},
+    }
+    assert check(gang="native") == ""
+    assert "no such LocalQueue" in check(queue="users")
+    queues = "/apis/kueue.x-k8s.io/v1beta1/namespaces/ml/localqueues"
+    cluster.api.objects[queues, "users"] = {"metadata": {"name": "users"}}
+    assert check(queue="users") == ""
+    del cluster.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"]
+    assert "podgroups.scheduling.k8s.io" in check()
+    assert "workloads.kueue.x-k8s.io" in check(queue="users")
+    assert "podgroups" not in check(gang="none")
+
+
 def test_without_an_image_nothing_is_asked(job: PreparedJob, spec: JobSpec, cluster: Cluster) -> None:
     (problem,) = KubernetesSubmitter(job.home).check(replace(spec, scheduler_settings={}))
     assert problem.key == "scheduler.kubernetes.image"

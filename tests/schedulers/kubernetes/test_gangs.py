@@ -1,0 +1,163 @@
+"""Which pods form a gang, with the rules of Kueue: a group has a fixed number of places."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tony.model.job_spec import JobSpec, Role
+from tony.model.setting_choices import DistributedMode, RoleKind
+from tony.schedulers.kubernetes.gangs import GangTable, count_gang_sizes, find_gang_name, find_gang_problems
+from tony.schedulers.kubernetes.pod_table import Gang, PodStage, TaskPod
+from tony.schedulers.kubernetes.settings import KubernetesSettings
+
+KUEUE = KubernetesSettings(queue="users")
+
+
+class Pods:
+    """Pods of a job of three workers and a chief."""
+
+    def __init__(self, **roles: Role) -> None:
+        spec = JobSpec(name="j", command="true", roles=roles or {"worker": Role(instances=3), "chief": Role()})
+        self.table = GangTable(spec, "job-g1", KUEUE)
+        self.memory = dict.fromkeys(spec.roles, 1)
+        self.pods: list[TaskPod] = []
+
+    def add(self, **missing: int) -> list[TaskPod]:
+        assigned = self.table.assign(self.pods, missing, self.memory)
+        new = [TaskPod(f"pod-{n}", role, self.memory[role], gang=gang) for n, (role, gang) in enumerate(assigned)]
+        self.pods += new
+        return new
+
+    def grant(self) -> None:
+        for pod in self.pods:
+            pod.stage, pod.node = PodStage.GRANTED, "n"
+
+    def end(self, pod: TaskPod) -> Gang:
+        self.pods.remove(pod)
+        assert pod.gang
+        return pod.gang
+
+
+def count_gangs(pods: list[TaskPod]) -> Counter[str]:
+    return Counter(pod.gang.name if pod.gang else "" for pod in pods)
+
+
+def test_a_pod_joins_the_gang_of_the_one_that_it_replaces_once_that_has_ended() -> None:
+    pods = Pods()
+    first, *_ = pods.add(worker=3, chief=1)
+    assert count_gangs(pods.pods) == {"job-g1-1": 4}
+    pods.grant()
+    first.stage = PodStage.ENDING
+    assert pods.add(worker=1) == []
+    pods.end(first)
+    assert count_gangs(pods.add(worker=1)) == {"job-g1-1": 1}
+
+
+def test_a_pod_that_succeeded_keeps_its_place() -> None:
+    pods = Pods()
+    first, second, *_ = pods.add(worker=3, chief=1)
+    pods.grant()
+    for pod in (first, second):
+        pods.end(pod).succeeded["worker"] += 1
+    assert count_gangs(pods.add(worker=2)) == {"job-g1-2": 2}
+
+
+def test_pods_with_more_memory_are_another_gang() -> None:
+    pods = Pods()
+    first, second, *_ = pods.add(worker=3, chief=1)
+    pods.grant()
+    pods.end(first)
+    pods.end(second)
+    pods.memory["worker"] = 2
+    assert count_gangs(pods.add(worker=2)) == {"job-g1-2": 2}
+
+
+def test_a_gang_that_is_evicted_forms_again_when_all_of_it_has_ended() -> None:
+    pods = Pods()
+    evicted = pods.add(worker=3, chief=1)
+    pods.grant()
+    for count, pod in enumerate(evicted[:3], start=1):
+        pods.end(pod).is_closed = True
+        assert pods.add(worker=count) == []
+    pods.end(evicted[3])
+    assert count_gangs(pods.add(worker=3, chief=1)) == {"job-g1-2": 4}
+
+
+def test_pods_that_wait_in_a_gang_of_which_none_runs_are_given_up() -> None:
+    """Kueue ends such a group, and never admits them."""
+    pods = Pods()
+    first, *others = pods.add(worker=3, chief=1)
+    pods.grant()
+    gang = pods.end(first)
+    (waiting,) = pods.add(worker=1)
+    assert list(pods.table.list_stranded(pods.pods, gang)) == []
+    for pod in others:
+        pods.end(pod)
+    assert pods.table.list_stranded(pods.pods, gang) == [waiting]
+
+
+def test_an_elastic_gang_has_its_minimum_and_further_pods_come_one_by_one() -> None:
+    pods = Pods(worker=Role(instances=4, min_instances=2))
+    assert count_gangs(pods.add(worker=4)) == {"job-g1-1": 2, "": 2}
+
+
+def test_the_fields_of_pods_say_what_kueue_needs() -> None:
+    pods = Pods(**{"worker_a": Role(instances=2)})
+    pod, _ = pods.add(worker_a=2)
+    assert pods.table.build_pod_fields("worker_a", pod.gang) == {
+        "metadata": {
+            "labels": {"kueue.x-k8s.io/queue-name": "users", "kueue.x-k8s.io/pod-group-name": "job-g1-1"},
+            "annotations": {
+                "kueue.x-k8s.io/pod-group-total-count": "2",
+                "kueue.x-k8s.io/retriable-in-group": "false",
+                "kueue.x-k8s.io/role-hash": "worker-a-0",
+            },
+        }
+    }
+    single = pods.table.build_pod_fields("worker_a", None)
+    assert single == {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "users"}}}
+
+
+def test_gangs_of_an_earlier_am_attempt_keep_their_places() -> None:
+    before, after = Pods(), Pods()
+    created = before.add(worker=3, chief=1)
+    found = {}
+    for pod in created:
+        body = before.table.build_pod_fields(pod.role, pod.gang)
+        body["metadata"]["labels"]["tony.dev/role"] = pod.role
+        found[pod.name] = body
+        assert find_gang_name(body) == "job-g1-1"
+    found["pod-0"]["status"] = {"phase": "Succeeded"}
+    found["pod-1"]["status"] = {"phase": "Failed"}
+    after.pods = [TaskPod(pod.name, pod.role, 1, PodStage.GRANTED, "n") for pod in created[2:]]
+    after.table.recover(after.pods, found)
+    assert count_gangs(after.add(worker=1)) == {"job-g1-1": 1}
+    assert count_gangs(after.add(worker=1)) == {"": 1}
+
+
+def test_tasks_that_start_by_themselves_are_in_no_gang() -> None:
+    roles = {
+        "prepare": Role(kind=RoleKind.SETUP),
+        "board": Role(kind=RoleKind.SIDECAR),
+        "ps": Role(kind=RoleKind.UNTRACKED),
+        "worker": Role(instances=3, min_instances=2),
+    }
+    spec = JobSpec(name="j", command="true", roles=roles)
+    assert count_gang_sizes(spec) == {"ps": 1, "worker": 2}
+    single = JobSpec(name="j", command="true", roles=roles, distributed_mode=DistributedMode.FCFS)
+    assert count_gang_sizes(single) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        (KubernetesSettings(gang="maybe"), "gang"),
+        (KubernetesSettings(gang="native", queue="users"), "gang"),
+        (KUEUE, "queue"),
+    ],
+)
+def test_settings_that_cannot_be_followed_are_named(settings: KubernetesSettings, key: str) -> None:
+    spec = JobSpec(name="j", command="true", roles={f"role{number}": Role() for number in range(9)})
+    assert [each.key for each in find_gang_problems(spec, settings)][:1] == [f"scheduler.kubernetes.{key}"]
