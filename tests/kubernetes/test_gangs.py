@@ -1,0 +1,56 @@
+"""Two jobs that do not both fit run one after the other: the scheduler of Kubernetes starts whole gangs."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from tests.e2e.lab import until
+from tests.kubernetes.lab import KubernetesLab
+from tony.kube.resources import NODES
+from tony.mini.kubernetes.layout import NODE_NAME
+from tony.schedulers.kubernetes.pod_groups import find_pod_groups
+
+pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+
+#: Ends with its gate: a file in `$OUT`.
+GATE = """
+import os, time
+while not os.path.exists(f"{os.environ['OUT']}/gate"):
+    time.sleep(0.05)
+"""
+
+
+def add_resource(lab: KubernetesLab, name: str, count: int) -> None:
+    """Give the first node some of a resource that no other job asks for."""
+    amount = {name: str(count)}
+    path = NODES.build_path("", NODE_NAME, "status")
+    body = {"status": {"capacity": amount, "allocatable": amount}}
+    lab.client._request("PATCH", path, path, body=body, headers={"Content-Type": "application/merge-patch+json"})
+
+
+def count_running(lab: KubernetesLab, job: str) -> int:
+    pods = lab.list_pods(job).values()
+    return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
+
+
+def test_two_gangs_that_do_not_both_fit_run_one_after_the_other(lab: KubernetesLab) -> None:
+    slot = f"tony.dev/slot-{secrets.token_hex(4)}"
+    add_resource(lab, slot, 4)
+    roles = f'[roles.worker]\ninstances = 3\n[roles.worker.resources]\n"{slot}" = 1\n'
+    jobs = [lab.detach(lab.roles(GATE, roles)) for _ in range(2)]
+
+    def find_waiting() -> str:
+        notes = {job: " ".join(task["note"] for task in lab.status(job)["tasks"]) for job in jobs}
+        return next((job for job in jobs if f"Insufficient {slot}" in notes[job]), "")
+
+    second = until(find_waiting, "one of them waits, in the scheduler's words")
+    (first,) = set(jobs) - {second}
+    assert (count_running(lab, first), count_running(lab, second)) == (3, 0)
+    (lab.out / "gate").touch()
+    for job in jobs:
+        assert lab.wait(job)["state"] == "succeeded"
+    groups = find_pod_groups(lab.client)
+    assert groups
+    until(lambda: not lab.client.list(groups).items, "no PodGroup is left")
