@@ -24,9 +24,9 @@ from tony.schedulers.kubernetes.launch_payload import (
     POD_NAME,
     SECRET,
     WORK,
+    build_piece_name,
     decode_payload,
 )
-from tony.schedulers.kubernetes.object_upload import build_piece_name
 
 T = TypeVar("T")
 

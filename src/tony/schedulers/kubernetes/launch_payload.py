@@ -25,6 +25,8 @@ KEYTAB = Path("/tony/keytab")
 #: Keys of the Secrets: the launch payload of the AM, and the credentials of executors.
 JOB_KEY = "job.json"
 CREDENTIALS_KEY = "credentials.json"
+#: Key of a ConfigMap with a piece of a staged object.
+CONTENT_KEY = "content"
 #: Variables of a pod: its name, address and node; for a task's pod also the AM's address.
 POD_NAME, POD_IP, NODE_NAME = "TONY_POD_NAME", "TONY_POD_IP", "TONY_NODE_NAME"
 AM_ADDRESS = "TONY_AM_ADDRESS"
@@ -49,6 +51,11 @@ class AmPayload:
     runtime: str
     objects: Mapping[str, int]
     owner: str
+
+
+def build_piece_name(digest: str, number: int) -> str:
+    """Return the name of the ConfigMap with a piece of a staged object."""
+    return f"tony-{digest[:40]}-{number}"
 
 
 def encode_payload(payload: object) -> bytes:

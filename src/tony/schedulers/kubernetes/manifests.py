@@ -20,6 +20,7 @@ from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
     AM_MODULE,
     CONTAINER_NAME,
+    CONTENT_KEY,
     EXECUTOR_MODULE,
     HADOOP,
     KEYTAB,
@@ -29,12 +30,13 @@ from tony.schedulers.kubernetes.launch_payload import (
     POD_NAME,
     SECRET,
     WORK,
+    build_piece_name,
 )
-from tony.schedulers.kubernetes.object_upload import CONTENT_KEY, build_piece_name
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
 from tony.schedulers.kubernetes.pod_volumes import build_volumes
 from tony.schedulers.kubernetes.settings import KubernetesSettings
+from tony.schedulers.shipping import SOURCES
 
 Object = dict[str, Any]
 
@@ -58,16 +60,29 @@ _MAX_WEIGHT = 100
 _AM_CPU = "100m"
 #: The change of a Job that starts it.
 RELEASE: Mapping[str, Any] = {"metadata": {"labels": {SUBMISSION_LABEL: None}}, "spec": {"suspend": False}}
-#: Extracts tony from the pieces of its archive, after it has checked their digest, and starts a module of it.
-_BOOT = """\
-import hashlib, io, os, sys, zipfile
-objects, work, digest, count, *module = sys.argv[1:]
-data = b"".join(open(f"{objects}/{digest}.{number}", "rb").read() for number in range(int(count)))
+#: Joins the pieces of tony's archive, checks their digest, and runs `main()` of a module in it. Must parse under any
+#: Python 3, so that an old one can be replaced, or report itself.
+_BOOT = f"""\
+import gc, hashlib, os, sys
+if sys.version_info < (3, 11):
+    for name in "python3.14", "python3.13", "python3.12", "python3.11":
+        try:
+            os.execvp(name, [name] + open("/proc/self/cmdline").read().split("\\0")[1:-1])
+        except OSError:
+            pass
+    sys.exit("tony: the image needs Python 3.11 or later; its python3 is " + sys.version.split()[0])
+gc.disable()
+objects, work, digest, count, module = sys.argv[1:6]
+data = b"".join(open(objects + "/" + digest + "." + str(n), "rb").read() for n in range(int(count)))
 if hashlib.sha256(data).hexdigest() != digest:
     sys.exit("tony: its archive in the cluster is damaged: delete the ConfigMaps tony-" + digest[:40] + "-*")
-zipfile.ZipFile(io.BytesIO(data)).extractall(work + "/tony")
+path = work + "/tony.zip"
+with open(path, "wb") as file:
+    file.write(data)
+del data, sys.argv[1:6]
 os.chdir(work)
-os.execv(sys.executable, [sys.executable, "-I", "-S", work + "/tony/start.py", *module])
+sys.path[:0] = [path + "/" + sys.implementation.cache_tag, path + "/{SOURCES}"]
+sys.exit(__import__(module, fromlist=["main"]).main())
 """
 
 

@@ -14,23 +14,18 @@ from tony.errors import ConfigError, Problem
 from tony.kube.api_client import ApiClient
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS
+from tony.schedulers.kubernetes.launch_payload import CONTENT_KEY, build_piece_name
 from tony.units import format_size
 
 _PIECE_BYTES = 900 << 10
 #: Bytes of all staged files of a job: the API server and etcd are no file store.
 MAX_STAGED_BYTES = 8 << 20
 OBJECT_LABELS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "tony", "tony.dev/part": "object"}
-CONTENT_KEY = "content"
 
 
 def count_pieces(size: int) -> int:
     """Return the number of ConfigMaps of an object."""
     return max(1, -(-size // _PIECE_BYTES))
-
-
-def build_piece_name(digest: str, number: int) -> str:
-    """Return the name of a ConfigMap."""
-    return f"tony-{digest[:40]}-{number}"
 
 
 def upload_objects(client: ApiClient, objects: Mapping[str, Path]) -> int:

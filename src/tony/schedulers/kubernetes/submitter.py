@@ -66,7 +66,7 @@ from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
 from tony.schedulers.kubernetes.port_forward import forward_port
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings, read_settings
 from tony.schedulers.settings_schema import load_recorded_values
-from tony.schedulers.shipping.code_archives import store_runtime
+from tony.schedulers.shipping.code_archives import store_modules
 from tony.storage.cache.object_cache import Cache
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class KubernetesSubmitter(Submitter):
             text = "on Kubernetes only the frameworks of tony itself can be used"
             raise ConfigError([Problem(key="framework", value=job.record.spec.framework, message=text)])
         cache = Cache(job.home.cache)
-        stored = store_runtime(cache)
+        stored = store_modules(cache)
         items = [each for role in job.record.staged.roles.values() for each in role.items if not each.in_place]
         paths = {digest: cache.find_object(digest) for digest in (stored.digest, *(item.digest for item in items))}
         runtime = (stored.digest, count_pieces(stored.size))

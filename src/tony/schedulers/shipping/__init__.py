@@ -4,3 +4,5 @@
 PAGES_ARCHIVE = "pages"
 #: Value of a setting for the nodes' Python that ships the submitter's own interpreter.
 OWN_PYTHON = "own"
+#: Folder of the sources in the zip of tony's modules.
+SOURCES = "sources"

@@ -18,7 +18,7 @@ from pathlib import Path
 import tony
 from tony.errors import ConfigError, Problem
 from tony.model.submission_record import JobRecord
-from tony.schedulers.shipping import PAGES_ARCHIVE
+from tony.schedulers.shipping import PAGES_ARCHIVE, SOURCES
 from tony.schedulers.shipping.archive_builder import build_once, build_zip, compile_pyc, compute_fingerprint
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.units import format_size
@@ -50,6 +50,18 @@ def store_runtime(cache: Cache) -> Stored:
     """
     files = _list_runtime_files()
     return _store(cache, "tony's own archive", "runtime", files, lambda: _build_runtime(files))
+
+
+def store_modules(cache: Cache) -> Stored:
+    """Put one zip of tony's modules into the cache, from which Python imports them as it is.
+
+    Compiled ones are in a folder named after their version of Python, sources for any other in `SOURCES`.
+
+    Raises:
+        StorageError: the file system refuses.
+    """
+    files = _list_runtime_files()
+    return _store(cache, "tony's own archive", "modules", files, lambda: _build_modules(files))
 
 
 def store_pages(cache: Cache) -> Stored | None:
@@ -171,6 +183,12 @@ def _build_runtime(files: Sequence[_File]) -> bytes:
     modules = [(name, path) for name, path, _ in files if not name.startswith(_LAUNCH)]
     scripts = [(name.removeprefix(_LAUNCH), path.read_bytes()) for name, path, _ in files if name.startswith(_LAUNCH)]
     return build_zip([*_zip_modules(PROGRAMS, modules), *scripts], packed=True)
+
+
+def _build_modules(files: Sequence[_File]) -> bytes:
+    modules = [(name, path, path.read_bytes()) for name, path, _ in files if name.endswith(".py")]
+    codes = ((f"{sys.implementation.cache_tag}/{name}c", compile_pyc(data, path, name)) for name, path, data in modules)
+    return build_zip([*codes, *((f"{SOURCES}/{name}", data) for name, _, data in modules)], packed=True)
 
 
 def _build_pages(files: Sequence[_File]) -> bytes:

@@ -1,0 +1,74 @@
+"""The command of a pod: it runs a module of tony's archive, whose pieces are in a volume."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tony.schedulers.kubernetes import manifests
+from tony.schedulers.shipping import code_archives
+from tony.storage.cache.object_cache import Cache
+
+PROGRAM = "import sys\ndef main():\n    print(__file__, sys.argv[1:])\n    return 3\n"
+MODULE = ("tony.am.run", "first", "second")
+
+
+class Pod:
+    """A pod with tony's archive in two pieces."""
+
+    def __init__(self, folder: Path) -> None:
+        self.objects, self.work = folder / "objects", folder / "work"
+        for path in (self.objects, self.work):
+            path.mkdir()
+        cache = Cache(folder / "cache")
+        cache.prepare()
+        stored = code_archives.store_modules(cache)
+        content = cache.find_object(stored.digest).read_bytes()
+        self.digest = stored.digest
+        for number, part in enumerate((content[:100], content[100:])):
+            (self.objects / f"{stored.digest}.{number}").write_bytes(part)
+
+    def run(self, monkeypatch: pytest.MonkeyPatch) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(manifests, "OBJECTS", self.objects)
+        monkeypatch.setattr(manifests, "WORK", self.work)
+        _, *words = manifests._build_command((self.digest, 2), MODULE)
+        return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
+    """A small package in place of tony."""
+    package = tmp_path / "tony"
+    (package / "am").mkdir(parents=True)
+    for name, text in (("__init__.py", ""), ("am/__init__.py", ""), ("am/run.py", PROGRAM)):
+        (package / name).write_text(text)
+    monkeypatch.setattr(code_archives, "_find_root", lambda: package)
+    return Pod(tmp_path)
+
+
+def test_compiled_modules_are_run_by_the_python_that_submitted(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = pod.run(monkeypatch)
+    path = pod.work / "tony.zip" / sys.implementation.cache_tag / "tony/am/run.pyc"
+    assert (done.returncode, done.stdout) == (3, f"{path} ['first', 'second']\n"), done.stderr
+
+
+def test_sources_are_run_by_another_python(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "_BOOT", manifests._BOOT.replace("sys.implementation.cache_tag", "'another'"))
+    done = pod.run(monkeypatch)
+    assert done.stdout.startswith(str(pod.work / "tony.zip/sources/tony/am/run.py")), done.stderr
+
+
+def test_a_damaged_archive_is_not_run(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    (pod.objects / f"{pod.digest}.1").write_bytes(b"PK")
+    done = pod.run(monkeypatch)
+    assert f"delete the ConfigMaps tony-{pod.digest[:40]}-*" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_an_old_python_is_named(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "_BOOT", manifests._BOOT.replace("(3, 11)", "(9, 0)").replace("os.execvp(", "os.x("))
+    monkeypatch.setattr(manifests, "_BOOT", manifests._BOOT.replace("except OSError", "except AttributeError"))
+    assert "the image needs Python 3.11 or later; its python3 is 3." in pod.run(monkeypatch).stderr
