@@ -44,6 +44,8 @@ def _context() -> LaunchContext:
             marker=marker,
             python_path=python_path,
             python_env={**container.variables(), **python_env},
+            copies_output=container.copies_output,
+            end_message=container.end_message,
         ),
         credentials=launch.credentials,
     )

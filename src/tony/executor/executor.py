@@ -33,7 +33,7 @@ from tony.executor.run_context import RunContext
 from tony.executor.task_run import ProgramRun
 from tony.isolated_interpreter import settle
 from tony.linux.port_reservation import PortsExhaustedError
-from tony.model.log_name import STACKS
+from tony.model.log_name import STACKS, STREAMS
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import (
     Attach,
@@ -45,7 +45,7 @@ from tony.protocol.executor_messages import (
     StopProgram,
     Summon,
 )
-from tony.protocol.launch import LaunchContext, TaskPart
+from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
 from tony.protocol.message_base import Message
 from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.remote_program_messages import StartRemoteProgram
@@ -56,6 +56,7 @@ from tony.rpc.am_address import UnixAddress, parse
 if TYPE_CHECKING:
     from tony.executor.control.reattach_listener import ReattachListener
     from tony.executor.control.tunnel_endpoint import TunnelEndpoint
+    from tony.executor.output.output_copy import OutputCopy
     from tony.executor.program.hadoop_classpath import HadoopClasspath
     from tony.executor.program.stack_dump import StackDumper
 
@@ -110,6 +111,7 @@ class Executor:
         self._reaper = Reaper()
         self._outbox = Outbox(lambda sample: self._connection.send_low_priority(sample))
         self._readers = LogReaders(writer, lambda piece: self._connection.send(piece))
+        self._output_copy = _create_output_copy(context.container, self._readers, writer)
         self._ports = TaskPorts(task.port_range, task.wants_tb_port, task.role, task.role_settings.port)
         self._rendezvous = Rendezvous(task.meeting, context.container.work_folder, self._reaper)
         marker = f"{MARKER}={context.container.marker}"
@@ -180,6 +182,8 @@ class Executor:
         self._reaper.open()
         if self._run_context.classpath:
             self._run_context.classpath.start_query()  # runs while the task registers
+        if self._output_copy:
+            self._output_copy.start()
         self._queue.put_nowait(Prepare(session=self._protocol.session))
         self._extend_watchdog()
         if self._reattach_listener:
@@ -189,6 +193,8 @@ class Executor:
                 connection_task = self._group.create_task(self._keep_connection())
                 end = await self._work()
                 await self._wait_acknowledged(connection_task)
+                if self._output_copy:
+                    await self._output_copy.finish(_LAST_OUTPUT_SECONDS)
                 for each in (connection_task, *self._stack_tasks):
                     each.cancel()
         finally:
@@ -439,6 +445,14 @@ class _MaskingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, or several with a traceback."""
         return self._mask.hide_text(super().format(record))
+
+
+def _create_output_copy(container: ContainerPart, readers: LogReaders, writer: WriterThread) -> OutputCopy | None:
+    if not container.copies_output:
+        return None
+    from tony.executor.output.output_copy import OutputCopy  # late: most schedulers show no output
+
+    return OutputCopy(readers, writer, dict(zip(STREAMS, (1, 2), strict=True)), container.end_message)
 
 
 def run_executor(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Connect], Connect]) -> int:

@@ -97,6 +97,9 @@ class ContainerPart:
         gpu_devices: values for CUDA_VISIBLE_DEVICES, one per granted GPU; None: the executor detects them.
         cgroup: folders of a prepared cgroup for the program (v1: one per controller); empty: measure its memory.
         marker: text in the environment of all processes the program starts; the final clean-up searches for it.
+        copies_output: programs' output is copied to the executor's own standard output and error.
+        end_message: file whose content, if there is any, the scheduler reports as the last words of an executor that
+            has failed, instead of the end of its standard output and error; empty: there is none.
     """
 
     host: str
@@ -108,6 +111,8 @@ class ContainerPart:
     python_env: Mapping[str, str] = field(default_factory=dict)
     gpu_devices: tuple[str, ...] | None = None
     cgroup: tuple[str, ...] = ()
+    copies_output: bool = False
+    end_message: str = ""
 
 
 @value_class

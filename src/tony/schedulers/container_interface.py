@@ -59,12 +59,15 @@ class ExecutorContainer(ABC):
         folder: the container's working folder.
         logs: folder for log files.
         shared: folder of this job on this node, shared by its containers.
+        copies_output, end_message: as of `ContainerPart`.
     """
 
     host: str
     folder: Path
     logs: Path
     shared: Path
+    copies_output: bool = False
+    end_message: str = ""
 
     @abstractmethod
     def take_task(self) -> TaskLaunch:

@@ -26,6 +26,10 @@ def test_programs_get_the_variables_of_their_container(tmp_path: Path, monkeypat
         "LD_LIBRARY_PATH": "/usr/local/cuda/lib64",
     }.items():
         monkeypatch.setenv(name, value)
-    found = KubernetesExecutorContainer().variables()
+    container = KubernetesExecutorContainer()
+    found = container.variables()
     assert (found["LD_LIBRARY_PATH"], found["TONY_NODE_NAME"]) == ("/usr/local/cuda/lib64", "node-1")
     assert [name for name in found if name.startswith("TONY_")] == ["TONY_NODE_NAME"]
+    assert container.copies_output
+    monkeypatch.setenv("TONY_NO_POD_LOGS", "true")
+    assert not KubernetesExecutorContainer().copies_output

@@ -1,6 +1,6 @@
 """Serves the output of running programs to readers, who poll through the application master.
 
-Without readers, output is only counted. A reader at the end of the output waits; it is answered when the program prints
+A reader at the end of the output waits; it is answered when the program prints
 more, when the next task attempt prints, or when this executor ends.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -82,12 +82,21 @@ class LogReaders:
 
     def on_output(self, log: StreamLog) -> None:
         """Note that the program has printed something; the writer thread already has it."""
-        if self._readers:
-            self._streams[log.stream].notify()
+        self._streams[log.stream].notify()
 
     def on_end(self, log: StreamLog) -> None:
         """Note that the program prints no more; the writer thread already has everything."""
         log.is_finished = True
+
+    def get_logs(self, stream: str) -> tuple[asyncio.Event, Sequence[StreamLog]]:
+        """Return the output to one stream, oldest first, and an event that is set once there is more."""
+        found = self._streams[stream]
+        return found.changed, found.logs
+
+    def notify(self) -> None:
+        """Have all readers look again."""
+        for stream in self._streams.values():
+            stream.notify()
 
     # --- requests of readers --------------------------------------------------------------------------------------
 
@@ -111,8 +120,7 @@ class LogReaders:
     async def finish(self, timeout: float) -> None:
         """Send readers the rest, within `timeout` seconds. No program is running by then."""
         self._closing = True
-        for stream in self._streams.values():
-            stream.notify()
+        self.notify()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while self._readers:

@@ -17,7 +17,9 @@ from tony.schedulers.enlisting_container import EnlistingContainer
 from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
     CREDENTIALS_KEY,
+    END_MESSAGE,
     HADOOP,
+    NO_POD_LOGS,
     NODE_NAME,
     OBJECTS,
     POD_IP,
@@ -42,6 +44,7 @@ class KubernetesExecutorContainer(EnlistingContainer):
         self.container = get_variable(POD_NAME)
         self.host = get_variable(POD_IP)
         self.folder, self.logs, self.shared = WORK, WORK / "logs", WORK / "shared"
+        self.copies_output, self.end_message = NO_POD_LOGS not in os.environ, END_MESSAGE
         self.credentials = read_secret(CREDENTIALS_KEY, AmCredentials)
         for path in (self.logs, self.shared):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)

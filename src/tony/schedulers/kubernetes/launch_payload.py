@@ -30,6 +30,10 @@ CONTENT_KEY = "content"
 #: Variables of a pod: its name, address and node; for a task's pod also the AM's address.
 POD_NAME, POD_IP, NODE_NAME = "TONY_POD_NAME", "TONY_POD_IP", "TONY_NODE_NAME"
 AM_ADDRESS = "TONY_AM_ADDRESS"
+#: Variable of a task's pod: output of programs is not copied to the pod's log.
+NO_POD_LOGS = "TONY_NO_POD_LOGS"
+#: The default `terminationMessagePath`. With FallbackToLogsOnError, the end of the log is the message if it is empty.
+END_MESSAGE = "/dev/termination-log"
 AM_MODULE = ("tony.am.container_main", "tony.schedulers.kubernetes.am_container:KubernetesAmContainer")
 EXECUTOR_MODULE = ("tony.executor.container_main", "tony.schedulers.kubernetes.containers:KubernetesExecutorContainer")
 

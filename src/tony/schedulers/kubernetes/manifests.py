@@ -24,6 +24,7 @@ from tony.schedulers.kubernetes.launch_payload import (
     EXECUTOR_MODULE,
     HADOOP,
     KEYTAB,
+    NO_POD_LOGS,
     NODE_NAME,
     OBJECTS,
     POD_IP,
@@ -176,6 +177,8 @@ def build_task_pod(
     container["image"] = own.image or settings.image
     container["command"] = _build_command(runtime, EXECUTOR_MODULE)
     container["env"].append({"name": AM_ADDRESS, "value": am_address})
+    if not settings.pod_logs:
+        container["env"].append({"name": NO_POD_LOGS, "value": "true"})
     pod["automountServiceAccountToken"] = False
     pod["volumes"].append(_build_secret_volume("secret", f"{record.job_id}-x"))
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}

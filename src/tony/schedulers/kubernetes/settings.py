@@ -64,6 +64,9 @@ SETTINGS: Sequence[SchedulerSetting] = (
     SchedulerSetting("run_as_user", SettingType.INT, "1000", "User id of all processes in pods.", minimum=1),
     _size("am_memory", "512m", "Memory of the application master's pod.", 64 * MIB),
     SchedulerSetting(
+        "pod_logs", SettingType.TRUTH, "true", "Copy programs' output to the logs of their pods, for `kubectl logs`."
+    ),
+    SchedulerSetting(
         "ttl", SettingType.DURATION, "1d", "How long an ended job, its history and pods stay in the cluster."
     ),
 )
@@ -111,6 +114,7 @@ class KubernetesSettings:
     token_renewer: str = ""
     run_as_user: int = 1000
     am_memory: int = 512 * MIB
+    pod_logs: bool = True
     ttl: float = _DAY_SECONDS
 
     def list_file_systems(self, staged: StagedJob) -> tuple[str, ...]:
