@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
+import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -236,6 +238,33 @@ async def test_a_connection_that_breaks_costs_nothing(home: Home, remote_job: Re
             master.say("worker-0.s1.t1.out", b"two ")
             await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"one two ")
     assert notes == []
+
+
+async def test_connections_that_are_cut_all_the_time_lose_no_byte(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every third request is lost with its connection, and every third one after its answer was sent."""
+    folder, record, _ = remote_job
+    monkeypatch.setattr(log_fetcher, "_RECONNECT_SECONDS", 0.01)
+    data, requests = random.Random(1).randbytes(3 << 20), itertools.count()
+
+    def cut(connection: RpcConnection, message: ReadLog) -> bool:
+        match next(requests) % 3:
+            case 0:
+                connection.abort(reset=True)
+                return True
+            case 1:
+                asyncio.get_running_loop().call_soon(connection.abort)
+        return False
+
+    notes = Notes()
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.answers = cut
+        master.say("worker-0.s1.t1.out", data)
+        async with fetch_logs(home, record, Selection(), notes) as logs:
+            assert logs is not None
+            await wait_until(lambda: len(read(folder, "worker-0.s1.t1.out")) >= len(data))
+    assert (read(folder, "worker-0.s1.t1.out") == data, notes) == (True, [])
 
 
 async def test_two_followers_do_not_write_twice(home: Home, remote_job: RemoteJob) -> None:

@@ -53,6 +53,26 @@ def test_bytes_pass_in_both_directions(server: Server) -> None:
         assert received == data
 
 
+def test_a_connection_that_is_cut_ends_for_the_client() -> None:
+    """After the bytes that have arrived."""
+
+    def cut(stream: ServerConnection) -> None:
+        for channel in (0, 1):
+            stream.send(bytes([channel]) + (7070).to_bytes(2, "little"))
+        stream.send(b"\0" + b"x" * 1000)
+        stream.socket.shutdown(socket.SHUT_RDWR)
+
+    with serve(cut, "127.0.0.1", 0, subprotocols=[Subprotocol("v4.channel.k8s.io")]) as cutting:
+        thread = threading.Thread(target=cutting.serve_forever)
+        thread.start()
+        found = forward_port(create_client(cutting.socket.getsockname()[1]), "am", 7070)
+        found.settimeout(60)
+        with found:
+            assert b"".join(iter(lambda: found.recv(1 << 16), b"")) == b"x" * 1000
+        cutting.shutdown()
+        thread.join()
+
+
 def test_a_refusal_has_the_words_of_the_server(server: Server) -> None:
     def refuse(connection: ServerConnection, request: object) -> object:
         return connection.respond(403, 'User "ann" cannot create pods/portforward')
