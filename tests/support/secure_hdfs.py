@@ -23,18 +23,24 @@ from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, MiniOptions
 from tony.mini.software import fetch, find_java
 
 _DAEMONS = (MiniDaemon("nn"), MiniDaemon("dn1"))
-#: Creates the home of a user, as soon as the DataNode has registered.
-_PREPARE = """
-import os, sys
+_CONNECT = """
+import sys
 from tony.hadoop.configuration import Configuration
 from tony.storage.hdfs.hdfs_clients import HdfsClients
 hdfs = HdfsClients.from_configuration(Configuration.load(sys.argv[1], {}), {})
+"""
+#: Creates the home of a user, as soon as the DataNode has registered.
+_PREPARE = f"""{_CONNECT}
 with hdfs.web_files() as files:
     if not files.get_remaining():
         sys.exit("the DataNode has not registered")
     for user in sys.argv[2:]:
-        files.make_directories(f"/user/{user}")
-        files._request_metadata("PUT", f"/user/{user}", "SETOWNER", {"owner": user})
+        files.make_directories("/user/" + user)
+        files._request_metadata("PUT", "/user/" + user, "SETOWNER", dict(owner=user))
+"""
+_WRITE = f"""{_CONNECT}
+with hdfs.web_files() as files:
+    files.create(sys.argv[2], sys.argv[3].encode(), permission=0o600, overwrite=True)
 """
 
 
@@ -122,6 +128,16 @@ class SecureHdfs:
             "HADOOP_CONF_DIR": str(self.conf),
             "PYTHONPATH": source,
         }
+
+    def write(self, principal: str, path: str, text: str) -> None:
+        """Create a file that only its owner can read."""
+        environment = {**os.environ, **self.client_environment(principal)}
+        line = [*self.enter, sys.executable, "-c", _WRITE, str(self.conf), path, text]
+        block_until(lambda: subprocess.run(line, env=environment, check=False).returncode == 0)
+
+    def find_log(self, daemon: str) -> Path:
+        """Return a daemon's log."""
+        return self._places.find_log(daemon)
 
     def stop(self) -> None:
         """End the daemons."""

@@ -16,7 +16,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.staged_files import InPlace, Placement, StagedItem, StagedJob, StagedRole
 from tony.model.state_directory import Home
 from tony.schedulers import registry
-from tony.schedulers.yarn.client.artifacts import collect_in_place, list_file_systems
+from tony.schedulers.yarn.client.artifacts import collect_in_place
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
@@ -143,4 +143,4 @@ def test_launch_contexts_list_remote_files_in_place() -> None:
     near = StagedItem(digest="b" * 64, size=3, name="b", placement=Placement.FILE)
     staged = StagedJob(roles={"one": StagedRole(items=(far, near)), "two": StagedRole(items=(far,))})
     assert collect_in_place(staged) == {"a" * 64: Uploaded(url="hdfs://other/a", size=3, timestamp=7, public=True)}
-    assert list_file_systems(staged) == ("hdfs://other",)
+    assert staged.file_systems == ("hdfs://other",)

@@ -1,0 +1,160 @@
+"""Jobs on a real Kubernetes that use a real HDFS with Kerberos."""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import until
+from tests.hadoop import kerberos
+from tests.kubernetes.lab import KubernetesLab
+from tests.mini_clusters import why_not
+from tests.support.secure_hdfs import SecureHdfs, run_secure_hdfs
+from tony.hadoop.tokens import from_bytes, to_url_string
+from tony.kube.resources import CONFIG_MAPS, SECRETS
+from tony.linux.process import name, with_marker
+from tony.mini.kubernetes.layout import API_SERVER_IP
+
+pytestmark = [
+    pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),
+    pytest.mark.skipif(bool(why_not()), reason=str(why_not())),
+    pytest.mark.on_change("kube", "schedulers", "hadoop", "storage"),
+    pytest.mark.slow,
+]
+#: A token lives so long, in seconds.
+LIFETIME = 20
+#: Writes and reads a file over HTTP with nothing but the token, until that works after the token's own lifetime.
+PROGRAM = """
+import base64, json, os, time, urllib.error, urllib.request
+until = time.monotonic() + 1.2 * float(os.environ["LIFETIME"])
+data = open(os.environ["HADOOP_TOKEN_FILE_LOCATION"], "rb").read()
+token = base64.urlsafe_b64encode(data[7 + data[6]:-1]).decode().rstrip("=")
+out = os.environ["OUT"] + "/" + os.environ["NAME"]
+
+def request(method, url, body=None):
+    return urllib.request.urlopen(urllib.request.Request(url, body, method=method), timeout=60).read()
+
+def build_url(path, operation):
+    query = f"delegation={token}&noredirect=true&overwrite=true&op={operation}"
+    return f"http://{os.environ['WEB']}/webhdfs/v1{path}?{query}"
+
+def write_and_read(path, content):
+    request("PUT", json.loads(request("PUT", build_url(path, "CREATE")))["Location"], content)
+    return request("GET", json.loads(request("GET", build_url(path, "OPEN")))["Location"]).decode()
+
+while True:
+    is_late = time.monotonic() > until
+    try:
+        read = write_and_read("/user/ann/" + os.environ["NAME"], b"late" if is_late else b"early")
+    except urllib.error.HTTPError as error:  # renewed late: the machine is busy
+        print(error.read(), flush=True)
+    else:
+        if is_late:
+            break
+    time.sleep(0.2)
+files = {each: oct(os.stat(f"{os.environ['HADOOP_CONF_DIR']}/{each}").st_mode) for each in ("tokens", "core-site.xml")}
+found = {"read": read, "files": files, "own": os.path.exists("data") and open("data").read()}
+found["kerberos"] = [each for each in os.environ if "KRB5" in each] + [each for each in os.listdir("/tony")]
+open(out, "w").write(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def hdfs(lab: KubernetesLab) -> Iterator[SecureHdfs]:
+    """HDFS at an address of the node, and a user with a ticket whose commands run in the network of the node."""
+    (node,) = lab.cluster.places.list_nodes()
+    (kubelet,) = [pid for pid in with_marker(lab.cluster.places.marker) if name(pid) == "kubelet"]
+    lab.prefix = ("nsenter", "--target", str(kubelet), "--net")
+    config = json.loads(Path(lab.env["KUBECONFIG"]).read_text())
+    config["clusters"][0]["cluster"]["server"] = f"https://{API_SERVER_IP}:443"
+    Path(lab.env["KUBECONFIG"]).write_text(json.dumps(config))
+    settings = {"dfs.namenode.delegation.token.renew-interval": str(LIFETIME * 1000)}
+    with run_secure_hdfs(lab.root, node.ip, lab.prefix, ["ann"], settings) as found:
+        lab.env |= found.client_environment("ann")
+        yield found
+
+
+@pytest.mark.timeout(600)
+def test_tokens_are_renewed_while_jobs_run(lab: KubernetesLab, hdfs: SecureHdfs) -> None:
+    """By the client that follows a job, or by its AM with a keytab; they are cancelled afterwards, and never shown."""
+    hdfs.write("ann", "/user/ann/data", "from HDFS")
+    _create_keytab_secret(lab, hdfs)
+    job = _write_job(lab, hdfs, "followed", f'files = ["{hdfs.uri}/user/ann/data"]\n', "")
+    following = lab.follow("submit", job, *lab.options)
+    detached = lab.detach(_write_job(lab, hdfs, "detached", "", _use_keytab(lab)))
+
+    assert lab.wait_ended(detached) == "succeeded"
+    output, errors = following.communicate(timeout=120)
+    assert following.returncode == 0, output + errors
+    for each, own in (("followed", "from HDFS"), ("detached", False)):
+        found = json.loads(lab.wrote(each))
+        assert (found["read"], found["own"]) == ("late", own)
+        assert found["files"]["tokens"] == "0o100440"
+        assert not [each for each in found["kerberos"] if "KRB5" in each or each == "keytab"]
+    log = hdfs.find_log("nn")
+    assert "cmd=renewDelegationToken" in log.read_text()
+    until(lambda: log.read_text().count("cmd=cancelDelegationToken") == 2, "the tokens of both jobs are cancelled")
+    _prove_hidden(lab)
+
+
+def _write_job(lab: KubernetesLab, hdfs: SecureHdfs, name: str, head: str, settings: str) -> Path:
+    text = f"""{head}
+[scheduler.kubernetes]
+file_systems = ["{hdfs.uri}"]
+{settings}
+[roles.worker]
+"""
+    values: dict[str, str] = {"NAME": name, "WEB": hdfs.web, "LIFETIME": str(LIFETIME)}
+    lab.file("x.py", PROGRAM)
+    head = f'command = "python3 x.py"\nsource = "{lab.root}/project"\n'
+    return lab.job(head + text, None, f"{name}.toml", **values)
+
+
+def _create_keytab_secret(lab: KubernetesLab, hdfs: SecureHdfs) -> None:
+    files = {"keytab": hdfs.kdc.keytab("renewer/k8s"), "krb5.conf": Path(hdfs.kdc.environment["KRB5_CONFIG"])}
+    data = {key: base64.b64encode(path.read_bytes()).decode() for key, path in files.items()}
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "renewer"}, "data": data}
+    lab.client.create(SECRETS, body)
+
+
+def _use_keytab(lab: KubernetesLab) -> str:
+    """Return the settings with which the AM has the keytab; the image lacks the libraries of Kerberos."""
+    folder = lab.out / "libraries"
+    folder.mkdir()
+    ctypes.CDLL("libgssapi_krb5.so.2")
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = Path(line.split()[-1])
+        if any(word in path.name for word in ("krb5", "k5crypto", "com_err", "keyutils")):
+            shutil.copy(path, folder / f"{path.name.partition('.so')[0]}.so.{_find_version(path.name)}")
+    return f"""token_renewer = "renewer"
+[[scheduler.kubernetes.am_template.spec.containers]]
+name = "tony"
+env = [{{ name = "LD_LIBRARY_PATH", value = "{folder}" }}]
+"""
+
+
+def _find_version(library: str) -> str:
+    """Return the number in the name by which other libraries load one: `2` of `libx.so.2.2`."""
+    return library.partition(".so.")[2].partition(".")[0]
+
+
+def _prove_hidden(lab: KubernetesLab) -> None:
+    """Tokens are in Secrets only: not in ConfigMaps, nor in files of the client."""
+    tokens = [
+        token
+        for each in lab.client.list(SECRETS).items
+        if "tokens" in (each.get("data") or {})
+        for token in from_bytes(base64.b64decode(each["data"]["tokens"])).tokens.values()
+    ]
+    assert len(tokens) == 2
+    texts = [json.dumps(lab.client.list(CONFIG_MAPS).items).encode()]
+    texts += [path.read_bytes() for path in lab.home.rglob("*") if path.is_file()]
+    for token in tokens:
+        forms = (token.password, base64.b64encode(token.password), to_url_string(token).encode())
+        assert not any(form in text for form in forms for text in texts)

@@ -1,0 +1,184 @@
+"""A job's access to HDFS: what its Secret has, who gets it, and files that pods fetch."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.hadoop.sasl.test_keytab import build_record
+from tests.schedulers.kubernetes.test_submitter import JOBS, Cluster, submit
+from tests.support.hadoop.fake_namenode import FakeNameNode
+from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs
+from tests.support.hadoop.ipc_server import FakeIpcServer
+from tony.client.credential_creation import make_credentials
+from tony.errors import ConfigError, StorageError
+from tony.hadoop.configuration import Configuration
+from tony.hadoop.tokens import TokenCredentials, from_bytes
+from tony.hadoop.wire.rpc import Token
+from tony.history.json_files import write_json
+from tony.mini.cluster_files import to_xml
+from tony.model.codec import to_plain
+from tony.model.staged_files import InPlace, Placement, StagedItem
+from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.kubernetes import containers, hadoop_access
+from tony.schedulers.kubernetes.hadoop_access import (
+    HadoopAccess,
+    HadoopSummary,
+    collect_settings,
+    fetch_in_place,
+    list_variables,
+)
+from tony.storage.cache.object_cache import Cache
+from tony.testing.sample_jobs import build_prepared_job, build_two_roles
+
+SECRETS = "/api/v1/namespaces/ml/secrets"
+TOKEN = Token(identifier=b"i", password=b"p", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    from tests.kube.scripted_server import ScriptedServer
+
+    with ScriptedServer().serve() as server:
+        yield Cluster(server, tmp_path)
+
+
+@pytest.fixture
+def prepare(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., PreparedJob]]:
+    """Prepare a job with settings, on a machine whose Hadoop issues tokens."""
+    name_node = FakeNameNode(tokens=True)
+    with FakeIpcServer().in_thread() as server:
+        name_node.serve(server)
+        uri = f"hdfs://{server.address}"
+        conf = {"fs.defaultFS": uri, "dfs.namenode.delegation.token.always-use": "true"}
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "core-site.xml").write_text(to_xml(conf))
+        monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
+        monkeypatch.setenv("HADOOP_USER_NAME", "ann")
+
+        def prepare(**settings: object) -> PreparedJob:
+            given = {**cluster.settings, "file_systems": [uri], **settings}
+            spec = replace(build_two_roles(), scheduler="kubernetes", scheduler_settings=given)
+            made = build_prepared_job(tmp_path / "home", spec)
+            write_json(made.folder.credentials, to_plain(make_credentials(tls=False)))
+            Cache(made.home.cache).prepare()
+            return made
+
+        yield prepare
+
+
+def read_secret(cluster: Cluster, job: PreparedJob) -> Mapping[str, bytes]:
+    data = cluster.api.objects[SECRETS, f"{job.record.job_id}-hadoop"]["data"]
+    return {key: base64.b64decode(value) for key, value in data.items()}
+
+
+def test_tokens_are_in_a_secret_of_the_job(cluster: Cluster, prepare: Callable[..., PreparedJob]) -> None:
+    """Its renewer is the submitter; nothing of it is in the Job."""
+    job = prepare()
+    submit(job)
+    found = read_secret(cluster, job)
+    (token,) = from_bytes(found["tokens"]).tokens.values()
+    assert token.identifier == b"ann ann"
+    assert HadoopAccess.decode(found).summary.user == "ann"
+    owner = cluster.api.objects[SECRETS, f"{job.record.job_id}-hadoop"]["metadata"]["ownerReferences"][0]
+    assert owner["uid"] == cluster.api.objects[JOBS, job.record.job_id]["metadata"]["uid"]
+
+
+def test_the_am_alone_has_the_keytab(cluster: Cluster, prepare: Callable[..., PreparedJob]) -> None:
+    """Its principal is the renewer: the AM may renew the tokens, and nothing else."""
+    keytab = base64.b64encode(b"\5\2" + build_record("renewer", "k8s")).decode()
+    body = {"metadata": {"name": "keys"}, "data": {"keytab": keytab, "krb5.conf": ""}}
+    cluster.api.objects[SECRETS, "keys"] = body
+    job = prepare(token_renewer="keys")
+    submit(job)
+    (token,) = from_bytes(read_secret(cluster, job)["tokens"]).tokens.values()
+    assert token.identifier == b"ann renewer/k8s@EXAMPLE.ORG"
+    pod = cluster.api.objects[JOBS, job.record.job_id]["spec"]["template"]["spec"]
+    assert {"keytab", "hadoop"} <= {each["name"] for each in pod["volumes"]}
+    variables = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    assert variables["KRB5_CLIENT_KTNAME"] == "FILE:/tony/keytab/keytab"
+
+
+@pytest.mark.parametrize("data", [None, {}, {"keytab": "AA==", "krb5.conf": ""}])
+def test_a_keytab_that_cannot_be_used(
+    cluster: Cluster, prepare: Callable[..., PreparedJob], data: Mapping[str, str] | None
+) -> None:
+    if data is not None:
+        cluster.api.objects[SECRETS, "keys"] = {"metadata": {"name": "keys"}, "data": dict(data)}
+    with pytest.raises(ConfigError, match="kubectl create secret generic keys --from-file=keytab"):
+        submit(prepare(token_renewer="keys"))
+    assert cluster.list_left() == []
+
+
+def test_without_a_hadoop_configuration(
+    cluster: Cluster, prepare: Callable[..., PreparedJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = prepare()
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    with pytest.raises(ConfigError, match="no Hadoop configuration is set"):
+        submit(job)
+    assert cluster.list_left() == []
+
+
+def test_settings_of_daemons_and_secrets_stay_at_home() -> None:
+    given = {
+        "fs.defaultFS": "hdfs://nn",
+        "fs.s3a.secret.key": "x",
+        "dfs.nameservices": "nn",
+        "dfs.namenode.keytab.file": "/etc/x",
+        "dfs.datanode.data.dir": "/data",
+        "hadoop.security.group.mapping.ldap.bind.password": "x",
+        "hadoop.security.authentication": "kerberos",
+    }
+    found = collect_settings(Configuration.load(None, {}, given=given))
+    assert set(found) == {"fs.defaultFS", "dfs.nameservices", "hadoop.security.authentication"}
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[HadoopAccess], None]:
+    """Give this process the Secret of a job, as pods have it."""
+
+    def mount(access: HadoopAccess) -> None:
+        for key, value in access.encode().items():
+            (tmp_path / key).write_bytes(value)
+
+    for module in (containers, hadoop_access):
+        monkeypatch.setattr(module, "HADOOP", tmp_path)
+    return mount
+
+
+def build_access(settings: Mapping[str, str], *tokens: Token) -> HadoopAccess:
+    summary = HadoopSummary(user="ann", settings=settings, file_systems=("",), is_fetched=True)
+    return HadoopAccess(summary, TokenCredentials(tokens={each.service: each for each in tokens}))
+
+
+def test_programs_find_what_hadoop_needs(tmp_path: Path, pod: Callable[[HadoopAccess], None]) -> None:
+    assert dict(list_variables()) == {}
+    pod(build_access({"fs.defaultFS": "hdfs://nn", "dfs.nameservices": "<nn>"}))
+    assert dict(list_variables()) == {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "ann"}
+    found = Configuration.load(tmp_path)
+    assert (found.get("fs.defaultFS"), found.get("dfs.nameservices")) == ("hdfs://nn", "<nn>")
+    pod(build_access({"fs.defaultFS": "hdfs://nn"}, TOKEN))
+    variables = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_TOKEN_FILE_LOCATION": str(tmp_path / "tokens")}
+    assert dict(list_variables()) == variables
+
+
+def test_a_pod_fetches_a_file_unless_it_has_changed(tmp_path: Path, pod: Callable[[HadoopAccess], None]) -> None:
+    content = b"0123456789"
+    with FakeWebHdfs({"/": FakeFile(), "/x": FakeFile(content=content, permission=0o600)}) as hdfs:
+        address = hdfs.url.removeprefix("http://")
+        settings = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": address}
+        pod(build_access(settings))
+        with closing(hadoop_access.HdfsFiles(build_access(settings).create_clients())) as files:
+            timestamp = files.stat("hdfs:///x").timestamp  # type: ignore[union-attr]
+        place = InPlace(address="hdfs://nn:8020/x", timestamp=timestamp)
+        item = StagedItem(digest="a" * 64, size=10, name="x", placement=Placement.FILE, in_place=place)
+        fetch_in_place(item, tmp_path / "target")
+        assert (tmp_path / "target").read_bytes() == content
+        with pytest.raises(StorageError, match="hdfs://nn:8020/x was changed after the job was submitted"):
+            fetch_in_place(replace(item, size=11), tmp_path / "target")
