@@ -259,12 +259,13 @@ class KubernetesCluster:
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         reason: str | None = "its daemons are being started"
         while reason:
+            are_started = all(node.ready.exists() for node in nodes)  # before the list, which has all of them then
             running = self._find_running()
             for node in nodes:
                 if node.name not in running:
                     log = self.places.find_log(node.name)
                     raise InfraError("\n".join(log_tail(log)) or f"the first process of {node.name} died")
-            if all(node.ready.exists() for node in nodes):
+            if are_started:
                 if dead := [name for name in needed if name not in running]:
                     path = self.places.find_log(dead[0])
                     raise InfraError("\n".join([f"{dead[0]} died; end of {path}:", *log_tail(path)]))
