@@ -21,6 +21,16 @@ def test_control_groups_of_version_1(tmp_path: Path) -> None:
     assert [] == list((tmp_path / "memory" / "mini").iterdir())
 
 
+def test_pods_are_not_starved_by_the_processes_of_a_busy_machine(tmp_path: Path) -> None:
+    """The kernel creates the files of a group; here they are there before."""
+    (tmp_path / "cpu" / "mini").mkdir(parents=True)
+    (tmp_path / "cpu" / "cgroup.procs").touch()
+    shares = tmp_path / "cpu" / "mini" / "cpu.shares"
+    shares.write_text("1024\n")
+    create_cgroup("mini", tmp_path)
+    assert shares.read_text() == "8192"
+
+
 def test_control_group_of_version_2(tmp_path: Path) -> None:
     """Its parent delegates the controllers that the kubelet wants."""
     for name in ("cgroup.controllers", "cgroup.procs"):
