@@ -8,7 +8,13 @@ import pytest
 
 from tony.kube.api_client import Object
 from tony.model.failure import ClusterKill
-from tony.schedulers.kubernetes.pod_ends import explain_end, find_pending_reason, find_start_failure, has_executor_ended
+from tony.schedulers.kubernetes.pod_ends import (
+    explain_am_end,
+    explain_end,
+    find_pending_reason,
+    find_start_failure,
+    has_executor_ended,
+)
 
 LIMIT = {"containers": [{"name": "tony", "resources": {"limits": {"memory": str(256 << 20)}}}]}
 
@@ -28,7 +34,7 @@ def disrupted(reason: str, message: str = "", **status: object) -> Object:
     [
         (ended({"exitCode": 0}), "its executor exited", False, None),
         (ended({"exitCode": 3, "message": "no space\nleft"}), "exited with exit code 3: no space left", False, None),
-        (ended({"exitCode": 137}), "was killed by signal 9", False, None),
+        (ended({"exitCode": 137}), "was killed by SIGKILL", False, None),
         (ended({"exitCode": 137, "reason": "OOMKilled"}), "memory limit (256", False, ClusterKill.MEMORY_LIMIT),
         (disrupted("PreemptionByScheduler", "by pod x"), "preempted .*: by pod x", True, ClusterKill.PREEMPTED),
         (disrupted("EvictionByEvictionAPI"), "its node is being drained", True, ClusterKill.OTHER),
@@ -118,3 +124,12 @@ def test_an_init_container_that_cannot_start_is_named() -> None:
 )
 def test_the_end_of_its_container_is_that_of_an_executor(status: Object, expected: bool) -> None:
     assert has_executor_ended({"status": status}) is expected
+
+
+def test_the_end_of_an_application_master_has_the_end_of_its_log() -> None:
+    """And names the setting with which it gets more memory."""
+    assert explain_am_end(ended({"exitCode": 42, "message": "may not\nget jobs"})) == (
+        "it exited with exit code 42: may not get jobs"
+    )
+    assert "`scheduler.kubernetes.am_memory`" in explain_am_end(ended({"exitCode": 137, "reason": "OOMKilled"}))
+    assert not explain_am_end(ended({"exitCode": 0}))

@@ -28,6 +28,7 @@ from tony.model.state_directory import Home
 from tony.model.states import JobState
 from tony.schedulers.client_interface import LogSink, PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.job_store.job_objects import build_labels
 from tony.schedulers.job_store.output_store import OutputStore
 from tony.schedulers.kubernetes import object_upload
 from tony.schedulers.kubernetes.access_rules import CLIENT_RULES
@@ -341,6 +342,21 @@ def test_the_state_of_a_job_follows_its_conditions(cluster: Cluster, job: Prepar
         assert find() == expected
     cluster.api.remove(JOBS, name)
     assert find() == (False, None, False)
+
+
+def test_a_job_whose_application_master_failed_says_why(cluster: Cluster, job: PreparedJob) -> None:
+    """In the words with which it ended; Kubernetes knows the exit code only."""
+    submit(job)
+    name = job.record.job_id
+    failed = {"type": "Failed", "status": "True", "message": "Container tony failed with exit code 42"}
+    cluster.api.update(JOBS, name, {"status": {"conditions": [failed]}})
+    terminated = {"exitCode": 42, "message": "service account tony may not watch pods"}
+    status = {"phase": "Failed", "containerStatuses": [{"name": "tony", "state": {"terminated": terminated}}]}
+    metadata: Object = {"name": f"{name}-x", "labels": dict(build_labels(name, "am"))}
+    cluster.api.objects["/api/v1/namespaces/ml/pods", f"{name}-x"] = {"metadata": metadata, "status": status}
+    found = asyncio.run(KubernetesSubmitter(job.home).application_status(name))
+    assert found
+    assert found.note == "it exited with exit code 42: service account tony may not watch pods"
 
 
 def test_kept_output_is_fetched_as_long_as_the_job_is_in_the_cluster(cluster: Cluster, job: PreparedJob) -> None:

@@ -45,8 +45,8 @@ POD_GROUP_RULES: Sequence[NeededRule] = (NeededRule("scheduling.k8s.io", "podgro
 KUEUE_RULES: Sequence[NeededRule] = (NeededRule("kueue.x-k8s.io", "workloads", ("get",)),)
 
 
-def find_missing_rules(client: ApiClient) -> Sequence[str]:
-    """Return what the user may not do, such as `create pods`; nothing if the server cannot tell."""
+def find_missing_rules(client: ApiClient, rules: Sequence[NeededRule]) -> Sequence[str]:
+    """Return what of these rules the client may not do, such as `create pods`; nothing if the server cannot tell."""
     body = {
         "apiVersion": RULES_REVIEWS.api_version,
         "kind": RULES_REVIEWS.kind,
@@ -59,7 +59,7 @@ def find_missing_rules(client: ApiClient) -> Sequence[str]:
     granted: Iterable[Object] = status.get("resourceRules") or ()
     return [
         f"{verb} {rule.resource}"
-        for rule in CLIENT_RULES
+        for rule in rules
         for verb in rule.verbs
         if not any(_grants(each, rule, verb) for each in granted)
     ]

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 
 from tony import clock
 from tony.errors import InfraError
 from tony.kube.api_client import ApiClient
+from tony.kube.errors import KubeError
 from tony.kube.service_account import load_service_account
 from tony.model.state_directory import Home, build_segment_name
 from tony.retry import Backoff
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules, format_role_command
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.containers import get_variable, read_secret
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
+from tony.schedulers.kubernetes.settings import read_settings
 
 #: Seconds for which the API server may be unavailable at the start.
 _CLAIM_SECONDS = 60.0
@@ -41,10 +46,23 @@ class KubernetesAmContainer(AmContainer):
 
     def take_job(self) -> JobLaunch:
         record = self._payload.record
+        self._check_rights()
         self._attempt = self._claim_attempt()
         # A container that is started again has the volume of the one before.
         home = Home(WORK / f"tony-home-{self._attempt}")
         return JobLaunch(record=record, credentials=self._payload.credentials, folder=home.job(record.job_id))
+
+    def _check_rights(self) -> None:
+        """Exit if the service account lacks a right, without which the job would wait for something for ever."""
+        missing: Sequence[str] = ()
+        with contextlib.suppress(KubeError):  # the claim waits for the API server
+            missing = find_missing_rules(self._client, AM_RULES)
+        if missing:
+            settings, _ = read_settings(self._payload.record.spec.scheduler_settings)
+            account, namespace = settings.service_account, self._client.namespace
+            text = f"service account {account} may not {', '.join(missing)} in namespace {namespace}"
+            print(f"{text}: it needs its Role: {format_role_command(account, namespace)}", file=sys.stderr)
+            sys.exit(FAILED_EXIT_CODE)
 
     def _claim_attempt(self) -> int:
         """Return the number of this AM attempt; exit if there can be none."""

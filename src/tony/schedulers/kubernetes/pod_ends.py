@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tony.kube.api_client import Object
+from tony.linux.process import format_signal
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.launch_payload import CONTAINER_NAME
 from tony.units import format_size, parse_size
@@ -153,6 +154,15 @@ def explain_end(pod: Object) -> PodEnd:
     return PodEnd(cause=_explain_exit(terminated))
 
 
+def explain_am_end(pod: Object) -> str:
+    """Return how the AM in a pod ended, with the end of its log; empty if it did not, or succeeded."""
+    terminated = _get_container(pod).get("state", {}).get("terminated") or {}
+    if terminated.get("reason") == "OOMKilled":
+        limit = _find_memory_limit(pod)
+        return f"the kernel killed it at its memory limit{limit}: request more with `scheduler.kubernetes.am_memory`"
+    return _describe_exit("it", terminated) if terminated.get("exitCode") else ""
+
+
 def _explain_disruption(condition: Object, message: str) -> PodEnd:
     reason = condition.get("reason", "")
     cause, kill = _DISRUPTIONS.get(reason, (f"the cluster ended it ({clean_text(reason)})", ClusterKill.OTHER))
@@ -185,8 +195,8 @@ def _find_init_failure(pod: Object) -> str:
 
 
 def _describe_exit(what: str, terminated: Object) -> str:
-    code, signal = terminated["exitCode"], terminated.get("signal")
-    how = f"was killed by signal {signal or code - 128}" if signal or code > 128 else f"exited with exit code {code}"
+    code, number = terminated["exitCode"], terminated.get("signal") or terminated["exitCode"] - 128
+    how = f"was killed by {format_signal(number)}" if number > 0 else f"exited with exit code {code}"
     last = clean_text(terminated.get("message") or "")
     return f"{what} {how}{f': {last}' if last else ''}"
 

@@ -40,6 +40,7 @@ from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.access_rules import (
+    CLIENT_RULES,
     KUEUE_RULES,
     POD_GROUP_RULES,
     NeededRule,
@@ -187,6 +188,7 @@ class KubernetesSubmitter(Submitter):
                 raise
             pod = _find_am_pod(client, job_id)
             am = _read_am_address(client, job_id)
+            last_words = "" if pod else _find_last_words(client, job_id)
         status = job.get("status") or {}
         conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
         if "Complete" in conditions:
@@ -194,7 +196,8 @@ class KubernetesSubmitter(Submitter):
         if failed := conditions.get("Failed"):
             if failed.get("reason") == "DeadlineExceeded":  # of `withdraw`
                 return ApplicationStatus(alive=False, result=JobState.KILLED)
-            return ApplicationStatus(alive=False, note=str(failed.get("message") or ""), given_up=True)
+            note = last_words or str(failed.get("message") or "")
+            return ApplicationStatus(alive=False, note=note, given_up=True)
         if is_incomplete(job):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         note = _describe_pending(pod) if pod else ""
@@ -289,7 +292,7 @@ class KubernetesSubmitter(Submitter):
 
 def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
     """Return missing rights, a missing service account, and objects that the API server would refuse."""
-    if missing := find_missing_rules(client):
+    if missing := find_missing_rules(client, CLIENT_RULES):
         text = f"you may not {', '.join(missing)} in namespace {client.namespace}; ask its administrator"
         return [Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)]
     rules, problems = _find_gang_needs(client, spec, settings)
@@ -417,6 +420,13 @@ def _find_am_pod(client: ApiClient, job_id: str) -> Object | None:
     pods = client.list(PODS, labels={JOB_LABEL: job_id, PART_LABEL: AM_PART}).items
     running = [pod for pod in pods if not pod_ends.has_ended(pod) and not pod["metadata"].get("deletionTimestamp")]
     return max(running, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
+
+
+def _find_last_words(client: ApiClient, job_id: str) -> str:
+    """Return how the AM in its newest pod ended, with the end of its log; empty if there is none."""
+    pods = client.list(PODS, labels={JOB_LABEL: job_id, PART_LABEL: AM_PART}).items
+    newest = max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
+    return pod_ends.explain_am_end(newest) if newest else ""
 
 
 def _read_am_address(client: ApiClient, job_id: str) -> ApplicationStatus:
