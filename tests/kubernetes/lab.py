@@ -22,13 +22,14 @@ from tony.linux.process import environment_of, with_marker
 from tony.mini.kubernetes.cluster import KubernetesCluster
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 from tony.model.state_directory import Home, JobFolder
-from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL
+from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL
 from tony.schedulers.kubernetes.access_rules import POD_GROUP_RULES, build_account_objects
 from tony.schedulers.kubernetes.launch_payload import POD_NAME
 from tony.schedulers.kubernetes.manifests import AM_PART, TASK_PART
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 NAMESPACES = ApiResource(plural="namespaces", kind="Namespace", is_namespaced=False)
+RESOURCE_QUOTAS = ApiResource(plural="resourcequotas", kind="ResourceQuota")
 
 
 class KubernetesLab(Lab):
@@ -39,6 +40,7 @@ class KubernetesLab(Lab):
     Attributes:
         cluster: where the jobs go.
         namespace: has the service account of AMs; it is deleted at the end.
+        kubeconfig: the user's file.
         client: the administrator of the cluster, in that namespace.
     """
 
@@ -56,16 +58,21 @@ class KubernetesLab(Lab):
         self.out = self._shared / "out"
         self.out.mkdir(parents=True, exist_ok=True)
         self.out.chmod(0o777)
-        kubeconfig = root / "kubeconfig"
-        kubeconfig.touch(mode=0o600)
-        kubeconfig.write_text(self.build_kubeconfig())
-        self.env["KUBECONFIG"] = str(kubeconfig)
-        self.client = ApiClient(load_cluster_access([kubeconfig]))
+        self.kubeconfig = root / "kubeconfig"
+        self.kubeconfig.touch(mode=0o600)
+        self.kubeconfig.write_text(self.build_kubeconfig())
+        self.env["KUBECONFIG"] = str(self.kubeconfig)
+        self.client = ApiClient(load_cluster_access([self.kubeconfig]))
         if self._owns_namespace:
             self._create_namespace()
+        self.write_site()
+
+    def write_site(self, *, has_volume: bool = True) -> None:
+        """Write the user's defaults: the image, and the volume with `$OUT`, which Pod Security would refuse."""
         site = Path(self.env["XDG_CONFIG_HOME"], "tony", "tony.toml")
-        site.parent.mkdir(parents=True)
-        site.write_text(_SITE.format(image=PYTHON_IMAGE, folder=self._shared))
+        site.parent.mkdir(parents=True, exist_ok=True)
+        text = _SITE + (_VOLUME if has_volume else "")
+        site.write_text(text.format(image=PYTHON_IMAGE, folder=self._shared))
 
     def build_kubeconfig(self, user: Mapping[str, Any] | None = None) -> str:
         """Return a kubeconfig file whose namespace is the lab's.
@@ -96,6 +103,17 @@ class KubernetesLab(Lab):
             return False
         return True
 
+    def set_quota(self, limits: Mapping[str, str]) -> None:
+        """Limit what pods of the namespace may have together: `{"limits.memory": "2000Mi"}`."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "quota"},
+            "spec": {"hard": dict(limits)},
+        }
+        self.client.create(RESOURCE_QUOTAS, body)
+        until(lambda: self.client.get(RESOURCE_QUOTAS, "quota").get("status", {}).get("hard"), "the quota is known")
+
     def complete(self, text: str) -> str:
         return complete_memory(text)
 
@@ -104,6 +122,13 @@ class KubernetesLab(Lab):
         root = self.root / name
         root.mkdir()
         return KubernetesLab(root, self.cluster, self.namespace)
+
+    def send(self, method: str, path: str, body: Object) -> Object:
+        """Send a request for which the client has no method; a PATCH is merged."""
+        kind = "merge-patch+json" if method == "PATCH" else "json"
+        return self.client._request(
+            method, path, f"{method} {path}", body=body, headers={"Content-Type": f"application/{kind}"}
+        )
 
     # --- questions ------------------------------------------------------------------------------------------------
 
@@ -144,13 +169,26 @@ class KubernetesLab(Lab):
     def applications(self) -> set[str]:
         return {each["metadata"]["name"] for each in self.client.list(JOBS).items}
 
-    def list_objects(self, job: str) -> list[str]:
-        """Return what is in the namespace of a job: `pods/NAME`, ..."""
+    def find_pod(self, job: str, task: str) -> str:
+        """The pod of a task."""
+        return self._find_containers(job)[task]
+
+    def delete_pod(self, name: str) -> None:
+        """As `kubectl delete pod` does."""
+        self.client.delete(PODS, name)
+
+    def list_objects(self, job: str = "") -> list[str]:
+        """Return what is in the namespace of a job, or of all of them but for shared files: `pods/NAME`, ..."""
         return [
             f"{resource.plural}/{each['metadata']['name']}"
             for resource in (JOBS, PODS, SECRETS, CONFIG_MAPS)
-            for each in self.client.list(resource, labels={JOB_LABEL: job}).items
+            for each in self.client.list(resource, labels={JOB_LABEL: job} if job else MANAGED_LABELS).items
+            if JOB_LABEL in each["metadata"]["labels"]
         ]
+
+    def is_released(self, job: str) -> bool:
+        """Return True if the submission of a job was completed."""
+        return self._exists(JOBS, job) and not self.client.get(JOBS, job)["spec"].get("suspend")
 
     def wait_ended(self, job: str) -> str:
         """Waits until the Job has ended for Kubernetes, too; returns its verdict."""
@@ -233,11 +271,13 @@ def _list_namespace(namespace: str) -> Iterator[int]:
             yield int(name)
 
 
-#: All pods have the lab's folder, at the same path.
 _SITE = """\
 [scheduler.kubernetes]
 image = "{image}"
 pull_policy = "Never"
+"""
+#: All pods have the lab's folder, at the same path.
+_VOLUME = """\
 [scheduler.kubernetes.template.spec]
 volumes = [{{ name = "lab", hostPath = {{ path = "{folder}" }} }}]
 [[scheduler.kubernetes.template.spec.containers]]

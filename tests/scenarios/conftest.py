@@ -14,6 +14,7 @@ import pytest
 
 from tests.change_detection import CLUSTER, RUNTIME
 from tests.e2e.lab import Lab, one_user
+from tests.kubernetes.lab import KubernetesLab
 from tests.yarn.lab import YarnLab
 
 
@@ -54,23 +55,29 @@ SCHEDULERS = {
             }
         ),
     ),
+    "kubernetes": Scheduler(
+        make=lambda root, request: KubernetesLab(root, request.getfixturevalue("shared_kubernetes").mend()),
+        packages=("kube", "schedulers", "mini", *RUNTIME),
+        always=frozenset({"test_a_failed_session_is_followed_by_another_in_place", "test_an_executor_is_killed"}),
+    ),
 }
 
 AnyTest = TypeVar("AnyTest", bound=Callable[..., Any])
-_only_on: dict[Callable[..., Any], str] = {}
+_only_on: dict[Callable[..., Any], tuple[str, ...]] = {}
 
 
-def only_on(scheduler: str, *, why: str) -> Callable[[AnyTest], AnyTest]:
-    """Has a test run on one scheduler only.
+def only_on(*schedulers: str, why: str) -> Callable[[AnyTest], AnyTest]:
+    """Has a test run on some schedulers only.
 
     Args:
         why: and which test proves the same on the others.
     """
-    assert scheduler in SCHEDULERS
+    assert schedulers
+    assert set(schedulers) < set(SCHEDULERS)
     assert why
 
     def mark(test: AnyTest) -> AnyTest:
-        _only_on[test] = scheduler
+        _only_on[test] = schedulers
         return test
 
     return mark
@@ -80,7 +87,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "scheduler" not in metafunc.fixturenames:
         return
     test = metafunc.function
-    names = [_only_on[test]] if test in _only_on else list(SCHEDULERS)
+    names = _only_on.get(test, tuple(SCHEDULERS))
     parameters = [pytest.param(name, marks=SCHEDULERS[name].marks(test.__name__)) for name in names]
     metafunc.parametrize("scheduler", parameters)
 

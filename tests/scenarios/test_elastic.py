@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.lab import Lab, kill, until
+from tests.kubernetes.lab import KubernetesLab
 from tests.scenarios.conftest import only_on
 from tests.support.child_modules import JobModules, module_words
 
@@ -125,12 +126,15 @@ class Room:
     hog: str
     memory: str
     options: tuple[str, ...] = ()
+    quota: str = ""
 
 
-#: On YARN the hog has two of the three nodes; the third one has room for three tasks beside two masters.
+#: On YARN the hog has two of the three nodes; the third one has room for three tasks beside two masters. On Kubernetes
+#: a quota has room for two masters of 512 MiB, the hog, and three tasks, all with 64 MiB more for the executor.
 ROOM = {
     "local": Room(hog="150m", memory="100m", options=("--set", "scheduler.local.memory=600m")),
     "yarn": Room(hog="4g", memory="1g"),
+    "kubernetes": Room(hog="150m", memory="100m", quota="2000Mi"),
 }
 HOG = """
 command = "touch $OUT/$TASK_INDEX; sleep 3600"
@@ -155,6 +159,9 @@ def test_as_many_as_there_is_room_for(lab: Lab, scheduler: str) -> None:
     In between its application master is killed: the next one knows which are left out, and how much the job holds.
     """
     room = ROOM[scheduler]
+    if room.quota:
+        assert isinstance(lab, KubernetesLab)
+        lab.set_quota({"limits.memory": room.quota})
     hog = lab.detach(lab.job(HOG.format(memory=room.hog), name="hog.toml"), *room.options)
     for started in "01":
         lab.wait_wrote(started)

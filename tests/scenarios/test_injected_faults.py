@@ -29,6 +29,7 @@ pytestmark = pytest.mark.e2e
 WORKER = TaskId("worker", 0)
 
 
+@only_on("local", "yarn", why="looks for processes by the pids that they have; on Kubernetes: tests/kubernetes")
 def test_faults_shorter_than_the_timeout_are_no_failure(lab: Lab) -> None:
     """Stopped programs, executors and AM; all of them continue afterwards."""
     job = Rehearsal(lab, calm=True, gate=False, head='heartbeat_timeout = "60s"')

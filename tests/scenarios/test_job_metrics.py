@@ -59,9 +59,11 @@ async def _request_stacks(folder: JobFolder, *tasks: str) -> list[Stacks]:
     return [stacks async for stacks in request_stacks(folder, "tester", tasks)]
 
 
-def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
+def test_a_job_is_measured(lab: Lab, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its programs use and how far they are, whichever way they tell it, is seen while it runs and afterwards."""
-    end = lab.root / "end"
+    for name, value in lab.env.items():  # of the requests that the test itself sends
+        monkeypatch.setenv(name, value)
+    end = lab.out / "end"
     events = base64.b64encode(VERSION + framed(scalar(31, loss=0.25))).decode()
     job = lab.detach(lab.job(JOB.format(end=end, events=events), {"teller.py": TELLER}))
     folder = Home(lab.home).job(job)

@@ -1,0 +1,82 @@
+"""Nothing is left of a job that has ended, was deleted, or never started; or whose client was killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.e2e.lab import CEILING, until
+from tests.kubernetes.lab import KubernetesLab
+from tony.kube.resources import JOBS
+
+pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+
+OK = "print('done')"
+FOREVER = "import os, time; open(os.environ['OUT'] + '/up', 'w'); time.sleep(3600)"
+SHORT = ("--set", "scheduler.kubernetes.ttl=5s")
+#: A `tony` that is killed before its request to the API server of this number.
+KILLED = """
+import os, signal, sys
+from tony.kube.http_connection import ApiConnections
+
+left, request = [int(sys.argv.pop(1))], ApiConnections.request
+
+def count(*arguments, **options):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return request(*arguments, **options)
+
+ApiConnections.request = count
+from tony.cli.main import main
+sys.exit(main())
+"""
+#: More than a submission needs.
+REQUESTS = 32
+
+
+def test_nothing_is_left_of_a_job(lab: KubernetesLab) -> None:
+    """After its `ttl`; if its Job is deleted while it runs; if its AM never starts and it is killed."""
+    deleted = lab.detach(lab.roles(FOREVER, "[roles.worker]\n"))
+    ended = lab.detach(lab.roles(OK, "[roles.worker]\n"), *SHORT)
+    image = ("--set", "scheduler.kubernetes.image=tony.local/none:1")
+    stuck = lab.detach(lab.roles(OK, "[roles.worker]\n"), *SHORT, *image)
+    lab.wait_wrote("up")
+    lab.client.delete(JOBS, deleted)
+    assert lab.tony("kill", stuck).returncode == 0
+    for job in (deleted, ended, stuck):
+        until(lambda each=job: not lab.list_objects(each), f"nothing is left of {job}")
+        lab.wait_removed(job)
+    assert "was deleted" in lab.tony("status", deleted).stdout
+
+
+def test_a_client_that_is_killed_leaves_a_job_that_is_known(lab: KubernetesLab) -> None:
+    """Before any of its requests. The job runs, or `tony kill` removes it."""
+    job = lab.roles(OK, "[roles.worker]\n")
+
+    def submit(number: int) -> int:
+        words = ("submit", str(job), "--detach", *lab.options)
+        command = [sys.executable, "-c", KILLED, str(number), *words]
+        return subprocess.run(
+            command, env=lab.env, cwd=lab.root, capture_output=True, timeout=CEILING, check=False
+        ).returncode
+
+    with ThreadPoolExecutor(4) as pool:
+        codes = [*pool.map(submit, range(1, REQUESTS + 1))]
+    assert set(codes) == {-signal.SIGKILL, 0}
+    assert codes[-1] == 0, "a submission needs more requests"
+    known = lab.jobs()
+    ends = set()
+    for job_id in known:
+        if lab.is_released(job_id):
+            ends.add(lab.wait(job_id)["state"])
+        else:
+            assert lab.tony("kill", job_id).returncode == 0
+            until(lambda each=job_id: not lab.list_objects(each), f"nothing is left of {job_id}")
+            ends.add("removed")
+    assert ends == {"succeeded", "removed"}
+    assert [name for name in lab.list_objects() if not any(job_id in name for job_id in known)] == []
