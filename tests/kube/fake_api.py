@@ -88,12 +88,12 @@ class FakeApi:
             if request.method == "GET":
                 return Answer(body=found)
             if request.method == "DELETE":
-                uid = ((request.body or {}).get("preconditions") or {}).get("uid")
-                if uid not in (None, found["metadata"]["uid"]):
-                    return refuse(409, "Conflict", f"{name}: precondition failed: it has another uid")
+                preconditions = (request.body or {}).get("preconditions") or {}
+                if any(found["metadata"][field] != value for field, value in preconditions.items()):
+                    return refuse(409, "Conflict", f"{name}: precondition failed: {preconditions}")
                 self._delete(path, name, found)
                 return Answer(body={"kind": "Status", "status": "Success"})
-            if found.get("immutable"):
+            if found.get("immutable") and {"data", "binaryData"} & request.body.keys():
                 return refuse(422, "Invalid", f"{name}: field is immutable when `immutable` is set")
             _merge(found, request.body)
             self._note("MODIFIED", path, found)

@@ -176,6 +176,19 @@ class ApiClient:
             if not error.is_missing and not (uid and error.is_conflict):
                 raise
 
+    def delete_version(self, resource: ApiResource, metadata: Object) -> bool:
+        """Delete an object unless it was changed, or replaced, since its metadata were read; return False if it was."""
+        name = str(metadata["name"])
+        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        path = resource.build_path(self.namespace, name)
+        try:
+            self._request("DELETE", path, f"delete {resource.plural}/{name}", body={"preconditions": preconditions})
+        except KubeApiError as error:
+            if not error.is_missing and not error.is_conflict:
+                raise
+            return not error.is_conflict
+        return True
+
     def delete_collection(self, resource: ApiResource, *, labels: Mapping[str, str]) -> None:
         """Delete all objects with these labels."""
         if not labels:

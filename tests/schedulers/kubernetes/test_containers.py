@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
+from tony.errors import StorageError
 from tony.model.codec import to_plain
-from tony.schedulers.kubernetes import containers
+from tony.model.staged_files import Placement, StagedItem
+from tony.schedulers.kubernetes import containers, staging_claim
 from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, encode_payload
+from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.testing.sample_jobs import build_credentials
 
 
@@ -33,3 +37,43 @@ def test_programs_get_the_variables_of_their_container(tmp_path: Path, monkeypat
     assert container.copies_output
     monkeypatch.setenv("TONY_NO_POD_LOGS", "true")
     assert not KubernetesExecutorContainer().copies_output
+
+
+@pytest.fixture
+def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesExecutorContainer:
+    """A pod with the claim `data`, in which nothing is."""
+    (tmp_path / CREDENTIALS_KEY).write_bytes(encode_payload(to_plain(build_credentials())))
+    for name in ("SECRET", "WORK", "OBJECTS"):
+        monkeypatch.setattr(containers, name, tmp_path)
+    monkeypatch.setattr(staging_claim, "STAGING", tmp_path / "claim")
+    for name in ("TONY_POD_NAME", "TONY_POD_IP"):
+        monkeypatch.setenv(name, "p")
+    monkeypatch.setenv("TONY_STAGING", "pvc:data/files")
+    return KubernetesExecutorContainer()
+
+
+ITEM = StagedItem(digest=hashlib.sha256(b"content").hexdigest(), size=7, name="source", placement=Placement.FILE)
+
+
+@pytest.mark.parametrize("folder", ["", "claim/files"])
+def test_files_are_compared_with_their_digest(
+    container: KubernetesExecutorContainer, tmp_path: Path, folder: str
+) -> None:
+    """Wherever they come from: what others have changed is not used."""
+    names = [ITEM.digest] if folder else [f"{ITEM.digest}.0", f"{ITEM.digest}.1"]
+    place = tmp_path / folder
+    place.mkdir(parents=True, exist_ok=True)
+    parts = [b"content"] if folder else [b"cont", b"ent"]
+    for name, part in zip(names, parts, strict=True):
+        (place / name).write_bytes(part)
+    assert container.fetch(ITEM).read_bytes() == b"content"
+    (place / names[-1]).write_bytes(b"poison")
+    changed = "source was changed in " + ("the claim data, file files" if folder else "the cluster")
+    with pytest.raises(StorageError, match=f"{changed}.*Delete the ConfigMap tony-{ITEM.digest[:40]}-.* submit again"):
+        container.fetch(ITEM)
+
+
+def test_a_claim_that_was_emptied(container: KubernetesExecutorContainer) -> None:
+    name = StagingClaim("data", "files").build_record_name(ITEM.digest)
+    with pytest.raises(StorageError, match=rf"was removed from the claim data.*Delete the ConfigMap {name}, and"):
+        container.fetch(ITEM)

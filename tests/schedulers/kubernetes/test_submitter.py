@@ -14,8 +14,9 @@ from typing import cast
 
 import pytest
 
-from tests.kube.fake_api import FakeApi, Object, refuse
+from tests.kube.fake_api import refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
 from tony.client.credential_creation import make_credentials
 from tony.errors import ConfigError, SchedulerError, UnknownJobError
 from tony.history.json_files import write_json
@@ -30,75 +31,14 @@ from tony.schedulers.client_interface import LogSink, PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
 from tony.schedulers.job_store.output_store import OutputStore
-from tony.schedulers.kubernetes import object_upload
-from tony.schedulers.kubernetes.access_rules import CLIENT_RULES
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.manifests import RELEASE
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.schedulers.settings_schema import load_recorded_values
-from tony.storage.cache.object_cache import Cache
-from tony.testing.sample_jobs import build_prepared_job, build_two_roles
+from tony.testing.sample_jobs import build_prepared_job
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "kubernetes.json"
-JOBS = "/apis/batch/v1/namespaces/ml/jobs"
-
-
-class Cluster:
-    """A fake API server with a kubeconfig file for it.
-
-    Attributes:
-        refused: answers to requests by method and kind, instead of carrying them out.
-        lost: requests that are carried out once, but not answered.
-        cut_after: the number of requests after which all others are refused.
-    """
-
-    def __init__(self, server: ScriptedServer, folder: Path) -> None:
-        self.api, self.server = FakeApi(), server
-        self.refused: dict[tuple[str, str], Answer] = {}
-        self.lost: list[tuple[str, str]] = []
-        self.cut_after: int | None = None
-        self.rules = [
-            {"verbs": [*rule.verbs], "apiGroups": [rule.group], "resources": [rule.resource]} for rule in CLIENT_RULES
-        ]
-        server.answer = self._answer
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(
-            json.dumps(
-                {
-                    "current-context": "c",
-                    "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-                    "contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "ml"}}],
-                }
-            )
-        )
-        self.settings = {"image": "python:3.12", "kubeconfig": str(kubeconfig)}
-        account: Object = {"metadata": {"name": "tony"}}
-        self.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"] = account
-
-    def _answer(self, request: Request) -> Answer:
-        kind = request.target.partition("?")[0].split("/ml/")[-1].split("/")[0]
-        if refusal := self.refused.get((request.method, kind)):
-            return refusal
-        if self.cut_after is not None:
-            if not self.cut_after:
-                return refuse(403, "Forbidden")
-            self.cut_after -= 1
-        if (request.method, kind) in self.lost:
-            self.lost.remove((request.method, kind))
-            self.api.answer(request)
-            return Answer(is_lost=True)
-        if request.target.endswith("/selfsubjectrulesreviews"):
-            return Answer(status=201, body={"status": {"resourceRules": self.rules, "incomplete": False}})
-        return self.api.answer(request)
-
-    def list_left(self) -> list[str]:
-        """Return the objects of jobs."""
-        return [
-            name
-            for (_, name), each in self.api.objects.items()
-            if each["metadata"].get("labels", {}).get("tony.dev/part") not in (None, "object")
-        ]
 
 
 class TailSink:
@@ -116,21 +56,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def spec(cluster: Cluster) -> JobSpec:
-    return replace(build_two_roles(), scheduler="kubernetes", scheduler_settings=cluster.settings)
+def job(cluster: Cluster, tmp_path: Path) -> PreparedJob:
+    return build_job(cluster, tmp_path)
 
 
 @pytest.fixture
-def job(spec: JobSpec, tmp_path: Path) -> PreparedJob:
-    made = build_prepared_job(tmp_path / "home", spec)
-    write_json(made.folder.credentials, to_plain(make_credentials(tls=False)))
-    write_json(made.folder.job, to_plain(made.record))
-    Cache(made.home.cache).prepare()
-    return made
-
-
-def submit(job: PreparedJob) -> None:
-    asyncio.run(KubernetesSubmitter(job.home).submit(job))
+def spec(job: PreparedJob) -> JobSpec:
+    return job.record.spec
 
 
 def test_the_job_owns_its_secrets_and_is_released_last(cluster: Cluster, job: PreparedJob) -> None:
@@ -171,14 +103,6 @@ def test_nothing_is_left_of_a_submission_that_fails(
     with pytest.raises(KubeApiError, match="exceeded quota"):
         submit(job)
     assert not cluster.list_left()
-
-
-def submit_again(job: PreparedJob, number: int) -> str:
-    """Submit the job under another id, and return that."""
-    name = f"{job.record.job_id}-{number}"
-    another = replace(job, record=replace(job.record, job_id=name))
-    submit(another)
-    return name
 
 
 def test_objects_of_a_killed_client_are_removed_by_the_next_submission(
@@ -234,15 +158,6 @@ def test_a_job_whose_submission_was_interrupted_is_ended_at_once(cluster: Cluste
     assert found
     assert "submission" in found.note
     asyncio.run(submitter.withdraw(job.folder, "killed by ann"))
-    assert not cluster.list_left()
-
-
-def test_files_that_are_too_large_are_refused(
-    cluster: Cluster, job: PreparedJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(object_upload, "MAX_STAGED_BYTES", 1000)
-    with pytest.raises(ConfigError, match="the cluster takes 1000"):
-        submit(job)
     assert not cluster.list_left()
 
 

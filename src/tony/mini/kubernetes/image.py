@@ -24,6 +24,9 @@ _COMMANDS = (
     *("sh", "bash", "env", "cat", "ls", "cp", "mv", "rm", "ln", "mkdir", "chmod", "touch", "sleep", "date", "id"),
     *("hostname", "uname", "head", "tail", "grep", "sed", "sort", "wc", "kill", "ps", "true", "false", "nproc", "df"),
 )
+#: Libraries that compiled packages expect to find, as far as Python itself does not need them: those of PEP 600 that a
+#: system without a desktop has.
+_PACKAGE_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libutil.so.1")
 #: Parts of Python's library that are large, and that no job needs; and folders of packages.
 _LEFT_OUT = frozenset({"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3"})
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
@@ -67,13 +70,17 @@ def write_image(
 
 
 def write_python_image(path: Path, name: str) -> None:
-    """Write an image with this process's Python, without packages, and a few commands."""
+    """Write an image with this process's Python, without packages, and a few commands.
+
+    Packages that a job brings along find the libraries that all systems have.
+    """
     interpreter = Path(sys.executable).resolve()
     library = Path(sysconfig.get_path("stdlib"))
     commands = [Path(found) for each in _COMMANDS if (found := shutil.which(each, path="/usr/bin:/bin"))]
     modules = list_modules(library)
     programs = [interpreter, *commands, *(module for module in modules if module.suffix == ".so")]
-    all_files = {*programs, *modules, *find_libraries(programs)}
+    libraries = find_system_libraries(_PACKAGE_LIBRARIES)
+    all_files = {*programs, *modules, *libraries.values(), *find_libraries([*programs, *libraries.values()])}
     files: dict[str, Path | str] = {str(file): file for file in all_files}
     files |= {"/etc/passwd": _ACCOUNTS, "/etc/group": "root:x:0:\nuser:x:1000:\n"}
     # `/usr/bin` may have a command of one of these names: what is first on PATH decides.
@@ -94,6 +101,16 @@ def find_libraries(programs: Sequence[Path]) -> Sequence[Path]:
     """Return the shared libraries that programs are linked with."""
     done = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False)
     return [Path(found) for found in sorted(set(re.findall(r"(/\S+) \(0x", done.stdout)))]
+
+
+def find_system_libraries(names: Sequence[str]) -> Mapping[str, Path]:
+    """Return the shared libraries of these names that the dynamic linker finds."""
+    linker = shutil.which("ldconfig", path="/usr/sbin:/sbin")
+    if linker is None:
+        return {}
+    done = subprocess.run([linker, "-p"], capture_output=True, text=True, check=False)
+    found = dict(reversed(re.findall(r"^\s*(\S+) \(.* => (/\S+)$", done.stdout, re.MULTILINE)))
+    return {name: Path(found[name]) for name in names if name in found}
 
 
 def _write_layer(layer: IO[bytes], files: Mapping[str, Path | str], links: Mapping[str, str]) -> None:

@@ -81,7 +81,8 @@ def fetch(environment: Mapping[str, str], notice: Callable[[str], None]) -> tupl
     if missing := find_missing(environment):
         raise UserError(f"a small Kubernetes needs what is missing here: {'; '.join(missing)}")
     folder = _build_folder_path(environment)
-    archive = folder / f"python-{_digest_text(sys.version, str(Path(sys.executable).resolve()))}.tar"
+    content = Path(image.__file__).read_text(encoding="utf-8")  # says what is in it
+    archive = folder / f"python-{_digest_text(sys.version, str(Path(sys.executable).resolve()), content)}.tar"
     if folder.is_dir() and archive.exists():  # another process may be building other sources
         return Software(folder), archive
     try:

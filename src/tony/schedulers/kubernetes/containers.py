@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from tony.address import format_host
 from tony.errors import PlatformError, StorageError
@@ -25,11 +25,14 @@ from tony.schedulers.kubernetes.launch_payload import (
     POD_IP,
     POD_NAME,
     SECRET,
+    STAGING_SETTING,
     WORK,
     build_piece_name,
     decode_payload,
 )
+from tony.schedulers.kubernetes.staging_claim import StagingClaim
 
+_CHUNK_BYTES = 1 << 20
 T = TypeVar("T")
 
 
@@ -63,17 +66,21 @@ class KubernetesExecutorContainer(EnlistingContainer):
             fetch_in_place(item, self.shared / item.digest)
             return self.shared / item.digest
         pieces = sorted(OBJECTS.glob(f"{item.digest}.*"), key=lambda path: int(path.suffix[1:]))
+        name, place = f"{build_piece_name(item.digest, 0)} and so on", "the cluster"
         if not pieces:
-            raise StorageError(f"the pod has no volume with {item.name} ({item.digest})")
+            claim = StagingClaim.from_text(os.environ[STAGING_SETTING])
+            pieces = [claim.path / item.digest]
+            name, place = claim.build_record_name(item.digest), f"the claim {claim.name}, file {claim.folder}"
         whole, digest = self.shared / item.digest, hashlib.sha256()
-        with whole.open("wb") as file:
-            for piece in pieces:
-                data = piece.read_bytes()
-                digest.update(data)
-                file.write(data)
+        remedy = f"Delete the ConfigMap {name}, and submit again."
+        try:
+            with whole.open("wb") as file:
+                for piece in pieces:
+                    _append(piece, file, digest)
+        except FileNotFoundError as error:
+            raise StorageError(f"{item.name} was removed from {place} ({error.filename}). {remedy}") from error
         if digest.hexdigest() != item.digest:
-            text = f"delete the ConfigMaps {build_piece_name(item.digest, 0)} and so on, and submit again"
-            raise StorageError(f"{item.name} was changed in the cluster: {text}")
+            raise StorageError(f"{item.name} was changed in {place}. {remedy}")
         return whole
 
     def variables(self) -> Mapping[str, str]:
@@ -88,6 +95,13 @@ def _find_hadoop_variables() -> Mapping[str, str]:
     from tony.schedulers.kubernetes.hadoop_access import list_variables  # late: most jobs use no HDFS
 
     return dict(list_variables())
+
+
+def _append(piece: Path, file: IO[bytes], digest: hashlib._Hash) -> None:
+    with piece.open("rb") as source:
+        while data := source.read(_CHUNK_BYTES):
+            digest.update(data)
+            file.write(data)
 
 
 def read_secret(key: str, kind: type[T]) -> T:

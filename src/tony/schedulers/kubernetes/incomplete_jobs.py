@@ -6,9 +6,9 @@ They are suspended, so their TTL never begins. A later submission deletes them, 
 from __future__ import annotations
 
 from tony.kube.api_client import ApiClient, Object, parse_time
-from tony.kube.resources import JOBS
-from tony.schedulers.job_store.job_objects import MANAGED_LABELS
-from tony.schedulers.kubernetes.manifests import INCOMPLETE, SUBMISSION_LABEL
+from tony.kube.resources import JOBS, PODS
+from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL
+from tony.schedulers.kubernetes.manifests import INCOMPLETE, STAGING_PART, SUBMISSION_LABEL
 
 #: Age of a Job whose submission is no longer under way. A client that was suspended for longer finds no Job to release.
 _ABANDONED_SECONDS = 600.0
@@ -32,5 +32,12 @@ def delete_abandoned_jobs(client: ApiClient, created: Object) -> None:
     labels = {**MANAGED_LABELS, SUBMISSION_LABEL: INCOMPLETE}
     for job in client.list(JOBS, labels=labels, metadata_only=True).items:
         metadata = job["metadata"]
-        if now - parse_time(metadata["creationTimestamp"]) > _ABANDONED_SECONDS:
+        is_old = now - parse_time(metadata["creationTimestamp"]) > _ABANDONED_SECONDS
+        if is_old and not _is_sending_files(client, metadata["name"]):
             client.delete(JOBS, metadata["name"], uid=metadata["uid"])
+
+
+def _is_sending_files(client: ApiClient, job: str) -> bool:
+    """Return True if a pod still receives files of a job, which can take long; it exits without a client."""
+    pods = client.list(PODS, labels={JOB_LABEL: job, PART_LABEL: STAGING_PART}).items
+    return any(pod.get("status", {}).get("phase") == "Running" for pod in pods)

@@ -15,13 +15,14 @@ from tony.protocol.launch import JobCredentials
 
 #: The container of a pod that tony starts.
 CONTAINER_NAME = "tony"
-#: Folders of a pod: a volume of its own, the job's staged objects, and its credentials.
+#: Folders of a pod: a volume of its own, the job's staged objects, its credentials, and the claim with large objects.
 WORK = Path("/tony/work")
 OBJECTS = Path("/tony/objects")
 SECRET = Path("/tony/secret")
 #: Access to HDFS, and the keytab of the application master, of jobs that have them.
 HADOOP = Path("/tony/hadoop")
 KEYTAB = Path("/tony/keytab")
+STAGING = Path("/tony/staging")
 #: Keys of the Secrets: the launch payload of the AM, and the credentials of executors.
 JOB_KEY = "job.json"
 CREDENTIALS_KEY = "credentials.json"
@@ -34,8 +35,11 @@ AM_ADDRESS = "TONY_AM_ADDRESS"
 NO_POD_LOGS = "TONY_NO_POD_LOGS"
 #: The default `terminationMessagePath`. With FallbackToLogsOnError, the end of the log is the message if it is empty.
 END_MESSAGE = "/dev/termination-log"
+#: Variable of a pod that has a claim mounted: the setting `staging`.
+STAGING_SETTING = "TONY_STAGING"
 AM_MODULE = ("tony.am.container_main", "tony.schedulers.kubernetes.am_container:KubernetesAmContainer")
 EXECUTOR_MODULE = ("tony.executor.container_main", "tony.schedulers.kubernetes.containers:KubernetesExecutorContainer")
+RECEIVER_MODULE = ("tony.schedulers.kubernetes.staging_receiver",)
 
 T = TypeVar("T")
 
@@ -46,7 +50,7 @@ class AmPayload:
 
     Attributes:
         runtime: digest of the archive of tony itself.
-        objects: digest -> the number of pieces in which the object is stored.
+        objects: digest -> the number of pieces in which the object is stored; 0: it is in the claim of `staging`.
         owner: uid of the Job object.
     """
 

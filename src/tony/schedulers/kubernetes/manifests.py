@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -29,14 +30,19 @@ from tony.schedulers.kubernetes.launch_payload import (
     OBJECTS,
     POD_IP,
     POD_NAME,
+    RECEIVER_MODULE,
     SECRET,
+    STAGING,
+    STAGING_SETTING,
     WORK,
     build_piece_name,
 )
+from tony.schedulers.kubernetes.object_upload import OBJECTS_ANNOTATION, format_digests
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
-from tony.schedulers.kubernetes.pod_volumes import build_volumes
+from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
 from tony.schedulers.kubernetes.settings import KubernetesSettings
+from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.shipping import SOURCES
 
 Object = dict[str, Any]
@@ -44,7 +50,7 @@ Object = dict[str, Any]
 ROLE_LABEL = "tony.dev/role"
 #: Label of a Job until it is released: its submission may have been interrupted.
 SUBMISSION_LABEL, INCOMPLETE = "tony.dev/submission", "incomplete"
-AM_PART, TASK_PART = "am", "task"
+AM_PART, TASK_PART, STAGING_PART = "am", "task", "staging"
 #: Exit code of an AM whose job has failed; with any other one but 0 it is started again.
 FAILED_EXIT_CODE = 42
 #: Memory of a container beyond that of its program: the executor stops a program at its limit before the kernel does.
@@ -94,6 +100,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         runtime: digest and number of pieces of tony's archive.
     """
     own = find_am_settings(settings)
+    objects = {runtime[0], *(item.digest for role in record.staged.roles.values() for item in role.items)}
     pod = _build_pod_spec(record, settings, own, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
     container = pod["containers"][0]
     container["image"] = settings.image
@@ -105,7 +112,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0, FAILED_EXIT_CODE]}}
     ]
     pod["automountServiceAccountToken"] = True
-    pod["volumes"].append(_build_secret_volume("secret", f"{record.job_id}-am"))
+    _add_secrets(pod, record.job_id, "am")
     if settings.token_renewer:
         _add_secret(pod, "keytab", settings.token_renewer, KEYTAB)
         variables = {"KRB5_CONFIG": f"{KEYTAB}/krb5.conf", "KRB5_CLIENT_KTNAME": f"FILE:{KEYTAB}/keytab"}
@@ -127,7 +134,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         "metadata": {
             "name": record.job_id,
             "labels": {**labels, SUBMISSION_LABEL: INCOMPLETE},
-            "annotations": {"tony.dev/name": record.spec.name},
+            "annotations": {"tony.dev/name": record.spec.name, OBJECTS_ANNOTATION: format_digests(objects)},
         },
         "spec": {
             "suspend": True,
@@ -156,7 +163,7 @@ def build_task_pod(
     """Return the pod of a task of a role.
 
     Args:
-        pieces: digest -> number of pieces of each staged object of the job.
+        pieces: digest -> number of pieces of each staged object of the job; 0: it is in the claim of `staging`.
         owner: uid of the Job.
         memory: bytes, of the program.
         excluded: nodes that it runs on only if no other node has room.
@@ -172,15 +179,18 @@ def build_task_pod(
         gpus=own.resources.gpus,
         others=own.resources.others,
     )
-    pod = _build_pod_spec(record, settings, pods, resources, objects)
+    claim = StagingClaim.from_text(settings.staging) if 0 in objects.values() else None
+    pod = _build_pod_spec(record, settings, _add_claim(pods, claim), resources, objects)
     container = pod["containers"][0]
+    if claim:
+        container["env"].append({"name": STAGING_SETTING, "value": str(claim)})
     container["image"] = own.image or settings.image
     container["command"] = _build_command(runtime, EXECUTOR_MODULE)
     container["env"].append({"name": AM_ADDRESS, "value": am_address})
     if not settings.pod_logs:
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})
     pod["automountServiceAccountToken"] = False
-    pod["volumes"].append(_build_secret_volume("secret", f"{record.job_id}-x"))
+    _add_secrets(pod, record.job_id, "x")
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
     if affinity := _build_affinity(pods, labels, excluded, is_spread=own.spread):
         pod["affinity"] = affinity
@@ -192,6 +202,39 @@ def build_task_pod(
     }
     merge_template(body, pods.template)
     merge_template(body, gang)
+    return body
+
+
+def build_staging_pod(
+    record: JobRecord,
+    settings: KubernetesSettings,
+    runtime: tuple[str, int],
+    claim: StagingClaim,
+    owner: str,
+) -> Object:
+    """Return the pod through which a client writes objects to the claim of `staging`. It needs no rights.
+
+    Args:
+        owner: uid of the Job.
+    """
+    own = replace(find_am_settings(settings), service_account="", template=settings.template)
+    resources = Resources(memory=settings.am_memory)
+    pod = _build_pod_spec(record, settings, _add_claim(own, claim, is_read_only=False), resources, dict([runtime]))
+    container = pod["containers"][0]
+    container["image"] = settings.image
+    container["command"] = [*_build_command(runtime, RECEIVER_MODULE), str(claim.path)]
+    container["resources"]["requests"]["cpu"] = _AM_CPU
+    pod["automountServiceAccountToken"] = False
+    labels = build_labels(record.job_id, STAGING_PART)
+    owners = [build_owner(record.job_id, owner)]
+    name = f"{record.job_id}-staging"
+    body: Object = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels, "ownerReferences": owners},
+        "spec": pod,
+    }
+    merge_template(body, own.template)
     return body
 
 
@@ -225,12 +268,10 @@ def _build_pod_spec(
         ],
         "resources": build_resources(settings, resources),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "envFrom": [{"secretRef": {"name": f"{record.job_id}-env"}}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "work", "mountPath": str(WORK)},
             {"name": "objects", "mountPath": str(OBJECTS), "readOnly": True},
-            {"name": "secret", "mountPath": str(SECRET), "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
             *mounts,
         ],
@@ -319,10 +360,20 @@ def _build_sources(objects: Mapping[str, int]) -> list[Object]:
 
 
 def _add_secret(pod: Object, volume: str, name: str, folder: Path) -> None:
-    pod["volumes"].append(_build_secret_volume(volume, name))
+    pod["volumes"].append({"name": volume, "secret": {"secretName": name, "defaultMode": 0o400}})
     mount = {"name": volume, "mountPath": str(folder), "readOnly": True}
     pod["containers"][0]["volumeMounts"].append(mount)
 
 
-def _build_secret_volume(volume: str, name: str) -> Object:
-    return {"name": volume, "secret": {"secretName": name, "defaultMode": 0o400}}
+def _add_secrets(pod: Object, job: str, part: str) -> None:
+    """Give a pod credentials of the job, and `container_env`."""
+    container = pod["containers"][0]
+    container["envFrom"] = [{"secretRef": {"name": f"{job}-env"}}]
+    _add_secret(pod, "secret", f"{job}-{part}", SECRET)
+
+
+def _add_claim(own: PodSettings, claim: StagingClaim | None, *, is_read_only: bool = True) -> PodSettings:
+    if claim is None:
+        return own
+    source = VolumeSource(kind="pvc", name=claim.name, is_read_only=is_read_only)
+    return replace(own, volumes={**own.volumes, str(STAGING): source})

@@ -1,26 +1,36 @@
-"""Staged files as ConfigMaps: immutable, named by their digests, shared by the jobs of a namespace.
+"""The ConfigMaps that the jobs of a namespace share: staged files, and what is known of a claim with larger ones.
 
-A ConfigMap has at most 1 MiB, so a file has several. What is there already is not sent again. They are volumes of pods,
-so that kubelets fetch each once for a node.
+A file is one or more immutable ConfigMaps, named by its digest, of at most 1 MiB each: volumes of pods, which kubelets
+fetch once for a node. What is there already is not sent again. A file in the claim of `staging` has an empty ConfigMap,
+so that no pod is needed to know that it is there; the claim owns it.
+
+Each use of an old ConfigMap is noted in it. One that was not used for long, and that no Job names, is deleted in the
+version that was seen: so either it is deleted before a submission notes its use, which then sends the file again, or
+the deletion is refused.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from tony.errors import ConfigError, Problem
-from tony.kube.api_client import ApiClient
+from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.errors import KubeApiError
-from tony.kube.resources import CONFIG_MAPS
+from tony.kube.resources import CONFIG_MAPS, JOBS
+from tony.schedulers.job_store.job_objects import MANAGED_LABELS, PREFIX
 from tony.schedulers.kubernetes.launch_payload import CONTENT_KEY, build_piece_name
-from tony.units import format_size
+from tony.schedulers.kubernetes.staging_claim import StagingClaim
 
 _PIECE_BYTES = 900 << 10
-#: Bytes of all staged files of a job: the API server and etcd are no file store.
+#: Bytes of all files of a job in ConfigMaps: the API server and etcd are no file store.
 MAX_STAGED_BYTES = 8 << 20
-OBJECT_LABELS: Mapping[str, str] = {"app.kubernetes.io/managed-by": "tony", "tony.dev/part": "object"}
+OBJECT_LABELS: Mapping[str, str] = {**MANAGED_LABELS, f"{PREFIX}part": "object"}
+#: Annotation of a ConfigMap: when a submission used it, in seconds since 1970; of a Job: the objects it needs.
+_USED, OBJECTS_ANNOTATION = f"{PREFIX}used", f"{PREFIX}objects"
+_DAY_SECONDS = 86_400.0
+#: Seconds for which an object is kept that no Job of the namespace needs.
+KEEP_SECONDS = 7 * _DAY_SECONDS
 
 
 def count_pieces(size: int) -> int:
@@ -28,45 +38,124 @@ def count_pieces(size: int) -> int:
     return max(1, -(-size // _PIECE_BYTES))
 
 
-def upload_objects(client: ApiClient, objects: Mapping[str, Path]) -> int:
-    """Create what is missing; return the number of bytes that were sent.
+def format_digests(digests: Iterable[str]) -> str:
+    """Return the annotation of a Job with the objects that it needs."""
+    return " ".join(sorted(map(_shorten, digests)))
+
+
+def find_large_objects(sizes: Mapping[str, int], runtime: int) -> Collection[str]:
+    """Return the digests of the objects that the API does not take: the largest ones.
 
     Args:
-        objects: digest -> a local file with the object.
+        sizes: digest -> bytes, of the job's files.
+        runtime: bytes of the archive of tony itself.
+    """
+    left, large = MAX_STAGED_BYTES - runtime, set()
+    for digest, size in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
+        if size > left:
+            large.add(digest)
+        left -= size
+    return large
+
+
+class SharedObjects:
+    """The shared ConfigMaps of a namespace, as they were when this object was created.
+
+    Args:
+        now: seconds since 1970, of the server.
 
     Raises:
-        ConfigError: they are too large.
-        KubeError: the API server refuses, or cannot be reached.
+        KubeError: they cannot be listed; so in all methods.
     """
-    total = sum(path.stat().st_size for path in objects.values())
-    if total > MAX_STAGED_BYTES:
-        most = format_size(MAX_STAGED_BYTES)
-        text = f"the job's files have {format_size(total)}; the cluster takes {most} through its API"
-        raise ConfigError([Problem(key="source", message=f"{text}. Leave files out (.tonyignore), or use an image.")])
-    there = client.list(CONFIG_MAPS, labels=OBJECT_LABELS, metadata_only=True).items
-    names = {each["metadata"]["name"] for each in there}
-    sent = 0
-    for digest, path in objects.items():
+
+    def __init__(self, client: ApiClient, now: float) -> None:
+        self._client, self._now = client, now
+        listed = client.list(CONFIG_MAPS, labels=OBJECT_LABELS, metadata_only=True).items
+        self._found = {str(each["metadata"]["name"]): each["metadata"] for each in listed}
+        self._needed: set[str] = set()
+
+    def upload(self, digest: str, path: Path) -> int:
+        """Create the pieces of an object that are missing; return the number of bytes that were sent."""
+        sent = 0
         for number in range(count_pieces(path.stat().st_size)):
-            if (name := build_piece_name(digest, number)) not in names:
+            if not self._use(name := build_piece_name(digest, number)):
                 with path.open("rb") as file:
                     file.seek(number * _PIECE_BYTES)
                     data = file.read(_PIECE_BYTES)
-                _create_piece(client, name, data)
+                self._create(name, {}, data)
                 sent += len(data)
-    return sent
+        return sent
+
+    def is_staged(self, digest: str, claim: StagingClaim) -> bool:
+        """Return True if a claim has an object."""
+        return self._use(claim.build_record_name(digest))
+
+    def record_staged(self, digest: str, claim: StagingClaim, owner: Object | None) -> None:
+        """Note that a claim has an object.
+
+        Args:
+            owner: a reference to the claim; None if the user may not read it.
+        """
+        owners = {"ownerReferences": [owner]} if owner else {}
+        metadata = {"annotations": {f"{PREFIX}claim": str(claim), f"{PREFIX}digest": digest}, **owners}
+        self._create(claim.build_record_name(digest), metadata, None)
+
+    def list_staged(self, claim: StagingClaim) -> Collection[str]:
+        """Return the digests of all objects that a claim has."""
+        notes = [each.get("annotations") or {} for each in self._found.values()]
+        return {each.get(f"{PREFIX}digest", "") for each in notes if each.get(f"{PREFIX}claim") == str(claim)}
+
+    def delete_unused(self) -> None:
+        """Delete the objects that no Job needs, and that were not used for long."""
+        old = {
+            name: metadata
+            for name, metadata in self._found.items()
+            if name not in self._needed and self._now - _find_last_use(metadata) > KEEP_SECONDS
+        }
+        if not old:
+            return
+        jobs = self._client.list(JOBS, labels=MANAGED_LABELS, metadata_only=True).items
+        notes = [each["metadata"].get("annotations") or {} for each in jobs]
+        needed = {digest for each in notes for digest in each.get(OBJECTS_ANNOTATION, "").split()}
+        for name, metadata in old.items():
+            if name.split("-")[1] not in needed and self._client.delete_version(CONFIG_MAPS, metadata):
+                del self._found[name]
+
+    def _use(self, name: str) -> bool:
+        """Note the use of a ConfigMap; return False if it does not exist."""
+        self._needed.add(name)
+        metadata = self._found.get(name)
+        if metadata is None:
+            return False
+        if self._now - _find_last_use(metadata) > _DAY_SECONDS:
+            try:
+                self._client.patch(CONFIG_MAPS, name, {"metadata": {"annotations": {_USED: str(int(self._now))}}})
+            except KubeApiError as error:
+                if not error.is_missing:
+                    raise
+                return False
+        return True
+
+    def _create(self, name: str, metadata: Object, data: bytes | None) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "labels": dict(OBJECT_LABELS), **metadata},
+            "immutable": True,
+        }
+        if data is not None:
+            body["binaryData"] = {CONTENT_KEY: base64.b64encode(data).decode()}
+        try:
+            self._client.create_unique(CONFIG_MAPS, body)
+        except KubeApiError as error:
+            if not error.is_existing:  # another submission was faster
+                raise
 
 
-def _create_piece(client: ApiClient, name: str, data: bytes) -> None:
-    body = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": dict(OBJECT_LABELS)},
-        "immutable": True,
-        "binaryData": {CONTENT_KEY: base64.b64encode(data).decode()},
-    }
-    try:
-        client.create_unique(CONFIG_MAPS, body)
-    except KubeApiError as error:
-        if not error.is_existing:  # another submission was faster
-            raise
+def _shorten(digest: str) -> str:
+    return digest[:40]
+
+
+def _find_last_use(metadata: Object) -> float:
+    used = (metadata.get("annotations") or {}).get(_USED, "")
+    return max(parse_time(metadata["creationTimestamp"]), float(used) if used.isdecimal() else 0.0)

@@ -51,6 +51,7 @@ from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind, find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
+from tony.schedulers.kubernetes.job_files import find_files
 from tony.schedulers.kubernetes.kueue import find_queue_problems
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
@@ -60,7 +61,7 @@ from tony.schedulers.kubernetes.manifests import (
     build_job,
     build_task_pod,
 )
-from tony.schedulers.kubernetes.object_upload import count_pieces, upload_objects
+from tony.schedulers.kubernetes.object_upload import count_pieces, find_large_objects
 from tony.schedulers.kubernetes.pod_groups import NO_POD_GROUPS, find_pod_groups
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
@@ -139,15 +140,14 @@ class KubernetesSubmitter(Submitter):
             raise ConfigError([Problem(key="framework", value=job.record.spec.framework, message=text)])
         cache = Cache(job.home.cache)
         stored = store_modules(cache)
-        items = [each for role in job.record.staged.roles.values() for each in role.items if not each.in_place]
-        paths = {digest: cache.find_object(digest) for digest in (stored.digest, *(item.digest for item in items))}
-        runtime = (stored.digest, count_pieces(stored.size))
+        files = find_files(job.record, cache, stored, settings)
+        runtime = (stored.digest, files.pieces[stored.digest])
         client = create_client(settings)
         with contextlib.closing(client), contextlib.ExitStack() as undo:
             access = _fetch_hadoop_access(job, settings, client)
-            upload_objects(client, paths)
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
+            files.provide(client, job.record, settings, created)
             credentials = from_plain(
                 JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True
             )
@@ -155,7 +155,7 @@ class KubernetesSubmitter(Submitter):
                 record=job.record,
                 credentials=credentials,
                 runtime=runtime[0],
-                objects={runtime[0]: runtime[1], **_count_object_pieces(job.record.staged)},
+                objects=files.pieces,
                 owner=str(created["metadata"]["uid"]),
             )
             _create_secret(client, name, f"{name}-am", payload.owner, {JOB_KEY: encode_payload(payload)})
@@ -309,6 +309,7 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
             raise
     roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
     places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
+    places |= {"scheduler.kubernetes.staging": {"/staging": settings.staging}} if settings.staging else {}
     if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
         return absent
     record = _build_trial_record(spec)
@@ -377,7 +378,7 @@ def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings)
         f"{record.job_id}-0",
         settings,
         runtime=_NO_RUNTIME,
-        pieces=_count_object_pieces(record.staged),
+        pieces=_count_object_pieces(record.staged, settings),
         am_address=_NO_ADDRESS,
         owner=_UNKNOWN_UID,
         memory=record.spec.effective_roles[role].resources.memory,
@@ -399,9 +400,11 @@ def _delete_job(client: ApiClient, name: str, uid: str) -> None:
         client.delete(JOBS, name, uid=uid)
 
 
-def _count_object_pieces(staged: StagedJob) -> Mapping[str, int]:
+def _count_object_pieces(staged: StagedJob, settings: KubernetesSettings) -> Mapping[str, int]:
     items = [item for role in staged.roles.values() for item in role.items if not item.in_place]
-    return {item.digest: count_pieces(item.size) for item in items}
+    sizes = {item.digest: item.size for item in items}
+    large = find_large_objects(sizes, 0) if settings.staging else ()
+    return {digest: 0 if digest in large else count_pieces(size) for digest, size in sizes.items()}
 
 
 def _create_secret(client: ApiClient, job: str, name: str, owner: str, content: Mapping[str, bytes]) -> None:

@@ -1,0 +1,100 @@
+"""A fake API server that clients find, and jobs for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from tests.kube.fake_api import FakeApi, Object, refuse
+from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tony.client.credential_creation import make_credentials
+from tony.history.json_files import write_json
+from tony.model.codec import to_plain
+from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.kubernetes.access_rules import CLIENT_RULES
+from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
+from tony.storage.cache.object_cache import Cache
+from tony.testing.sample_jobs import build_prepared_job, build_two_roles
+
+JOBS = "/apis/batch/v1/namespaces/ml/jobs"
+
+
+class Cluster:
+    """A fake API server with a kubeconfig file for it.
+
+    Attributes:
+        refused: answers to requests by method and kind, instead of carrying them out.
+        lost: requests that are carried out once, but not answered.
+        cut_after: the number of requests after which all others are refused.
+    """
+
+    def __init__(self, server: ScriptedServer, folder: Path) -> None:
+        self.api, self.server = FakeApi(), server
+        self.refused: dict[tuple[str, str], Answer] = {}
+        self.lost: list[tuple[str, str]] = []
+        self.cut_after: int | None = None
+        self.rules = [
+            {"verbs": [*rule.verbs], "apiGroups": [rule.group], "resources": [rule.resource]} for rule in CLIENT_RULES
+        ]
+        server.answer = self._answer
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "current-context": "c",
+                    "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+                    "contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "ml"}}],
+                }
+            )
+        )
+        self.settings = {"image": "python:3.12", "kubeconfig": str(kubeconfig)}
+        account: Object = {"metadata": {"name": "tony"}}
+        self.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"] = account
+
+    def _answer(self, request: Request) -> Answer:
+        kind = request.target.partition("?")[0].split("/ml/")[-1].split("/")[0]
+        if refusal := self.refused.get((request.method, kind)):
+            return refusal
+        if self.cut_after is not None:
+            if not self.cut_after:
+                return refuse(403, "Forbidden")
+            self.cut_after -= 1
+        if (request.method, kind) in self.lost:
+            self.lost.remove((request.method, kind))
+            self.api.answer(request)
+            return Answer(is_lost=True)
+        if request.target.endswith("/selfsubjectrulesreviews"):
+            return Answer(status=201, body={"status": {"resourceRules": self.rules, "incomplete": False}})
+        return self.api.answer(request)
+
+    def list_left(self) -> list[str]:
+        """Return the objects of jobs."""
+        return [
+            name
+            for (_, name), each in self.api.objects.items()
+            if each["metadata"].get("labels", {}).get("tony.dev/part") not in (None, "object")
+        ]
+
+
+def build_job(cluster: Cluster, folder: Path) -> PreparedJob:
+    """Return a job of two roles, ready to be submitted."""
+    spec = replace(build_two_roles(), scheduler="kubernetes", scheduler_settings=cluster.settings)
+    made = build_prepared_job(folder / "home", spec)
+    write_json(made.folder.credentials, to_plain(make_credentials(tls=False)))
+    write_json(made.folder.job, to_plain(made.record))
+    Cache(made.home.cache).prepare()
+    return made
+
+
+def submit(job: PreparedJob) -> None:
+    asyncio.run(KubernetesSubmitter(job.home).submit(job))
+
+
+def submit_again(job: PreparedJob, number: int) -> str:
+    """Submit the job under another id, and return that."""
+    name = f"{job.record.job_id}-{number}"
+    another = replace(job, record=replace(job.record, job_id=name))
+    submit(another)
+    return name

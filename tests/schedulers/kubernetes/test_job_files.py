@@ -1,0 +1,260 @@
+"""The files of a job on a fake API server: sent once, shared, and removed when no job has needed them for long."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.kube.fake_api import Object
+from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
+from tests.schedulers.kubernetes.fake_staging import FakeStaging
+from tony.errors import ConfigError
+from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
+from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.kubernetes import job_files, object_upload, staging_upload
+from tony.schedulers.kubernetes.launch_payload import build_piece_name
+from tony.schedulers.kubernetes.manifests import build_staging_pod, build_task_pod
+from tony.schedulers.kubernetes.settings import read_settings
+from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.storage.cache.object_cache import Cache
+
+CONFIG_MAPS, PODS = "/api/v1/namespaces/ml/configmaps", "/api/v1/namespaces/ml/pods"
+CLAIMS = "/api/v1/namespaces/ml/persistentvolumeclaims"
+CLAIM = StagingClaim("data", "tony-staging")
+DAY = 86_400.0
+SMALL, LARGE = b"small" * 100, b"large" * (3 << 20)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster with a claim, whose pods run at once."""
+    with ScriptedServer().serve() as server:
+        made = Cluster(server, tmp_path)
+        made.settings |= {"staging": "pvc:data"}
+        made.api.objects[CLAIMS, "data"] = {"metadata": {"name": "data", "uid": "uid-claim"}}
+        yield made
+
+
+@pytest.fixture
+def staging(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStaging]:
+    def start(request: Request) -> Answer:
+        answer = answer_request(request)
+        if request.method == "POST" and request.target.endswith("/pods"):
+            cluster.api.update(PODS, request.body["metadata"]["name"], {"status": {"phase": "Running"}})
+        return answer
+
+    answer_request = cluster.server.answer
+    cluster.server.answer = start
+    with FakeStaging(tmp_path / "claim").serve() as found:
+        monkeypatch.setattr(staging_upload, "forward_port", found.connect)
+        yield found
+
+
+def stage(job: PreparedJob, *contents: bytes) -> PreparedJob:
+    """Return the job with files for its workers."""
+    cache, items = Cache(job.home.cache), []
+    for number, content in enumerate(contents):
+        with cache.open_writer("store", len(content)) as writer:
+            writer.write(content)
+            stored = writer.commit()
+        items.append(StagedItem(digest=stored.digest, size=stored.size, name=f"f{number}", placement=Placement.FILE))
+    staged = StagedJob(roles={"worker": StagedRole(items=tuple(items))})
+    return replace(job, record=replace(job.record, staged=staged))
+
+
+def find_digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def job(cluster: Cluster, tmp_path: Path) -> PreparedJob:
+    return build_job(cluster, tmp_path)
+
+
+def test_what_is_too_large_for_the_api_goes_to_the_claim(
+    cluster: Cluster, job: PreparedJob, staging: FakeStaging
+) -> None:
+    """Only that; the second submission sends nothing, and needs no pod."""
+    staged = stage(job, SMALL, LARGE)
+    submit(staged)
+    assert (staging.folder / find_digest(LARGE)).read_bytes() == LARGE
+    names = cluster.api.list_names("configmaps")
+    assert build_piece_name(find_digest(SMALL), 0) in names
+    assert build_piece_name(find_digest(LARGE), 0) not in names
+    assert not cluster.api.list_names("pods")
+    record = cluster.api.objects[CONFIG_MAPS, CLAIM.build_record_name(find_digest(LARGE))]
+    assert record["metadata"]["ownerReferences"][0]["uid"] == "uid-claim"
+    before, connections = len(cluster.server.requests), staging.connections
+    submit_again(staged, 2)
+    created = [each.target for each in cluster.server.requests[before:] if each.method == "POST"]
+    assert not [each for each in created if "pods" in each or "configmaps" in each]
+    assert staging.connections == connections
+
+
+def test_tasks_read_the_claim_and_only_those_that_need_it(cluster: Cluster, job: PreparedJob) -> None:
+    staged = stage(job, LARGE)
+    settings, _ = read_settings({**job.record.spec.scheduler_settings, "volumes": {"/data": "pvc:data"}})
+
+    def build(role: str) -> Object:
+        pod = build_task_pod(
+            staged.record,
+            role,
+            "p",
+            settings,
+            runtime=("0" * 64, 1),
+            pieces={find_digest(LARGE): 0},
+            am_address="tls:a:1",
+            owner="uid",
+            memory=1 << 27,
+        )
+        return dict(pod["spec"])
+
+    worker, ps = build("worker"), build("ps")
+    mounts = {each["mountPath"]: each for each in worker["containers"][0]["volumeMounts"]}
+    assert mounts["/tony/staging"]["readOnly"]
+    assert mounts["/tony/staging"]["name"] == mounts["/data"]["name"]  # two volumes of one claim may not start
+    assert {"name": "TONY_STAGING", "value": "pvc:data/tony-staging"} in worker["containers"][0]["env"]
+    assert "/tony/staging" not in {each["mountPath"] for each in ps["containers"][0]["volumeMounts"]}
+
+
+def test_the_pod_that_writes_has_neither_rights_nor_secrets(cluster: Cluster, job: PreparedJob) -> None:
+    settings, _ = read_settings(job.record.spec.scheduler_settings)
+    pod = build_staging_pod(job.record, settings, ("0" * 64, 1), CLAIM, "uid")["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert not [each for each in pod["volumes"] if "secret" in each]
+    assert "serviceAccountName" not in pod
+    assert "envFrom" not in pod["containers"][0]
+    (mount,) = [each for each in pod["containers"][0]["volumeMounts"] if each["mountPath"] == "/tony/staging"]
+    assert "readOnly" not in mount
+
+
+def test_without_a_claim_large_files_are_refused_with_their_sizes(cluster: Cluster, job: PreparedJob) -> None:
+    del cluster.settings["staging"]
+    sizes = r"have 1\d\.?\d* MiB \(f0 500 bytes, f1 15 MiB, tony .*takes 8 MiB.*pvc:CLAIM"
+    with pytest.raises(ConfigError, match=sizes):
+        submit(stage(job, SMALL, LARGE))
+    assert not cluster.list_left()
+
+
+def test_the_largest_files_leave_the_api_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_upload, "MAX_STAGED_BYTES", 100)
+    sizes = {"a": 30, "b": 45, "c": 20, "d": 200}
+    assert object_upload.find_large_objects(sizes, 10) == {"b", "d"}
+    assert object_upload.find_large_objects({"a": 30}, 10) == set()
+
+
+def test_nothing_is_left_if_the_claim_cannot_be_written(
+    cluster: Cluster, job: PreparedJob, staging: FakeStaging
+) -> None:
+    staging.folder.write_text("a file")
+    with pytest.raises(Exception, match="cannot write"):
+        submit(stage(job, LARGE))
+    assert not cluster.list_left()
+
+
+def test_a_client_that_is_killed_while_it_sends_leaves_nothing(
+    cluster: Cluster, job: PreparedJob, staging: FakeStaging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever request was its last one, the next submission removes the Job, and with it the pod."""
+    monkeypatch.setattr(job_files, "find_large_objects", lambda sizes, _: sizes)
+    submit(job)
+    before = len(cluster.server.requests)
+    submit_again(stage(job, SMALL), 98)
+    total = len(cluster.server.requests) - before
+    with monkeypatch.context() as patch:
+        patch.setattr("tony.schedulers.kubernetes.submitter._delete_job", lambda *_: None)
+        patch.setattr(staging_upload.StagingPod, "__exit__", lambda *_: None)
+        for number in range(total):
+            cluster.cut_after = number
+            try:
+                submit_again(stage(job, SMALL + bytes([number])), number)
+            except Exception:
+                pass
+            cluster.cut_after = None
+    assert cluster.api.list_names("pods")
+    for name in cluster.api.list_names("pods"):  # it has had no client for a minute
+        cluster.api.update(PODS, name, {"status": {"phase": "Succeeded"}})
+    released = [each for (path, _), each in cluster.api.objects.items() if path.endswith("/jobs")]
+    running = {each["metadata"]["name"] for each in released if not each["spec"]["suspend"]}
+    cluster.api.now += 3600
+    last = submit_again(job, 99)
+    assert set(cluster.api.list_names("jobs")) == running | {last}
+    owners = {name.removesuffix("-staging") for name in cluster.api.list_names("pods")}
+    assert owners <= running
+
+
+def test_a_job_whose_files_are_still_sent_is_not_removed(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    suspended = {"metadata": {"labels": {"tony.dev/submission": "incomplete"}}, "spec": {"suspend": True}}
+    cluster.api.update(JOBS, job.record.job_id, suspended)
+    labels = {"tony.dev/job": job.record.job_id, "tony.dev/part": "staging"}
+    cluster.api.objects[PODS, "p"] = {"metadata": {"name": "p", "labels": labels}, "status": {"phase": "Running"}}
+    cluster.api.now += 3600
+    submit_again(job, 2)
+    assert job.record.job_id in cluster.api.list_names("jobs")
+    cluster.api.update(PODS, "p", {"status": {"phase": "Succeeded"}})
+    submit_again(job, 3)
+    assert job.record.job_id not in cluster.api.list_names("jobs")
+
+
+# --- removal ----------------------------------------------------------------------------------------------------------
+
+
+def remove_job(cluster: Cluster, name: str) -> None:
+    cluster.api.remove(JOBS, name)
+
+
+def test_objects_are_removed_when_no_job_has_needed_them_for_long(
+    cluster: Cluster, job: PreparedJob, staging: FakeStaging
+) -> None:
+    staged = stage(job, SMALL, LARGE)
+    submit(staged)
+    names = {build_piece_name(find_digest(SMALL), 0), CLAIM.build_record_name(find_digest(LARGE))}
+    cluster.api.now += 30 * DAY
+    submit_again(job, 2)
+    assert names <= set(cluster.api.list_names("configmaps"))  # the job may run for long, and start further pods
+    remove_job(cluster, job.record.job_id)
+    submit_again(job, 3)
+    assert not names & set(cluster.api.list_names("configmaps"))
+
+
+def test_objects_that_are_used_again_stay(cluster: Cluster, job: PreparedJob) -> None:
+    staged = stage(job, SMALL)
+    name = build_piece_name(find_digest(SMALL), 0)
+    submit(staged)
+    remove_job(cluster, job.record.job_id)
+    for number in range(3):
+        cluster.api.now += 6 * DAY
+        remove_job(cluster, submit_again(staged, number))
+        uid = cluster.api.objects[CONFIG_MAPS, name]["metadata"]["uid"]
+    cluster.api.now += 6 * DAY
+    submit_again(job, 9)
+    assert cluster.api.objects[CONFIG_MAPS, name]["metadata"]["uid"] == uid
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_object_is_not_removed_below_a_submission(cluster: Cluster, job: PreparedJob, is_late: bool) -> None:
+    """A submission uses an old object while another one removes it: before that, or after it has looked for it."""
+    staged = stage(job, SMALL)
+    submit(staged)
+    remove_job(cluster, job.record.job_id)
+    cluster.api.now += 30 * DAY
+    name = build_piece_name(find_digest(SMALL), 0)
+    answer_request = cluster.server.answer
+
+    def interfere(request: Request) -> Answer:
+        method = "PATCH" if is_late else "DELETE"
+        if request.method == method and request.target.endswith(f"/{name}"):
+            cluster.server.answer = answer_request
+            submit_again(job if is_late else staged, 2)
+        return answer_request(request)
+
+    cluster.server.answer = interfere
+    submit_again(staged if is_late else job, 3)
+    assert cluster.server.answer == answer_request
+    assert name in cluster.api.list_names("configmaps")

@@ -1,0 +1,201 @@
+"""Objects reach the claim of `staging` whole or not at all, whatever breaks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kube.fake_api import FakeApi, Object
+from tests.kube.scripted_server import ScriptedServer
+from tests.schedulers.kubernetes.fake_staging import FakeStaging
+from tony.errors import SchedulerError
+from tony.kube.api_client import ApiClient
+from tony.kube.cluster_access import ClusterAccess
+from tony.schedulers.kubernetes import staging_receiver, staging_upload
+from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_receiver import KEEP_SECONDS, remove_unused
+from tony.schedulers.kubernetes.staging_upload import StagingPod
+
+PODS = "/api/v1/namespaces/ml/pods"
+RUNNING: Object = {"status": {"phase": "Running"}}
+CONTENT = os.urandom(3 << 20)
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def client(api: FakeApi) -> Iterator[ApiClient]:
+    with ScriptedServer().serve() as server:
+        server.answer = api.answer
+        found = ApiClient(ClusterAccess(server=server.url, namespace="ml"), give_up_seconds=0)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def staging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStaging]:
+    with FakeStaging(tmp_path / "claim" / "staging").serve() as found:
+        monkeypatch.setattr(staging_upload, "forward_port", found.connect)
+        yield found
+
+
+@pytest.fixture
+def pod(client: ApiClient, api: FakeApi, staging: FakeStaging) -> Iterator[StagingPod]:
+    with StagingPod(client, {"metadata": {"name": "job-staging"}, **RUNNING}) as found:
+        yield found
+    assert not api.list_names("pods")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "object"
+    found.write_bytes(CONTENT)
+    return found
+
+
+def list_content(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+def test_an_object_is_sent_once(pod: StagingPod, staging: FakeStaging, path: Path) -> None:
+    assert pod.send(DIGEST, path) == len(CONTENT)
+    assert list_content(staging.folder) == {DIGEST: CONTENT}
+    assert pod.send(DIGEST, path) == 0
+
+
+def test_a_transfer_continues_where_its_connection_broke(pod: StagingPod, staging: FakeStaging, path: Path) -> None:
+    staging.cuts = [10, len(CONTENT) // 2, 0, len(CONTENT) // 2]
+    pod.send(DIGEST, path)
+    assert list_content(staging.folder) == {DIGEST: CONTENT}
+    assert not staging.cuts
+
+
+def test_an_incomplete_object_of_another_client_is_completed(pod: StagingPod, staging: FakeStaging, path: Path) -> None:
+    staging.folder.mkdir(parents=True)
+    part = staging.folder / f".{DIGEST}.part"
+    part.write_bytes(CONTENT[: 1 << 20])
+    assert pod.send(DIGEST, path) == len(CONTENT) - (1 << 20)
+    assert list_content(staging.folder) == {DIGEST: CONTENT}
+
+
+@pytest.mark.parametrize("name", [DIGEST, f".{DIGEST}.part"])
+@pytest.mark.parametrize(("kept", "more"), [(3, b"other"), (-1, b"?"), (None, b"more")])
+def test_damaged_content_is_replaced(
+    pod: StagingPod, staging: FakeStaging, path: Path, name: str, kept: int | None, more: bytes
+) -> None:
+    staging.folder.mkdir(parents=True)
+    (staging.folder / name).write_bytes(CONTENT[:kept] + more)
+    pod.send(DIGEST, path)
+    assert list_content(staging.folder) == {DIGEST: CONTENT}
+
+
+def test_two_receivers_of_one_object(
+    pod: StagingPod, staging: FakeStaging, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither writes into the other's file, though one is done while the other has only begun."""
+    with FakeStaging(staging.folder).serve() as second:
+        connection = staging.connect(pod._client, "", 0)
+        with connection, connection.makefile("rwb") as stream:
+            stream.readline()
+            stream.write(b'{"digest": "%s", "size": %d}\n' % (DIGEST.encode(), len(CONTENT)))
+            stream.flush()
+            assert b"offset" in stream.readline()
+            monkeypatch.setattr(staging_upload, "forward_port", second.connect)
+            assert pod.send(DIGEST, path) == len(CONTENT)
+            assert (staging.folder / DIGEST).read_bytes() == CONTENT
+            stream.write(CONTENT)
+            stream.flush()
+            assert b"stored" in stream.readline()
+    assert list_content(staging.folder) == {DIGEST: CONTENT}
+
+
+def test_a_volume_that_cannot_be_written_is_named(pod: StagingPod, staging: FakeStaging, path: Path) -> None:
+    staging.folder.parent.write_text("a file")
+    with pytest.raises(SchedulerError, match=r"cannot write .*claim/staging as user \d+: Not a directory"):
+        pod.send(DIGEST, path)
+
+
+def test_a_volume_without_space_is_named(pod: StagingPod, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging_receiver, "measure_free_bytes", lambda _: 1 << 20)
+    with pytest.raises(SchedulerError, match=r"not enough space in the volume: 3 MiB needed, 1 MiB free"):
+        pod.send(DIGEST, path)
+
+
+def test_a_local_file_that_was_changed_is_not_sent_for_ever(
+    pod: StagingPod, staging: FakeStaging, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging_upload, "_STUCK_SECONDS", 0.0)
+    path.write_bytes(b"other")
+    with pytest.raises(SchedulerError, match="what was received is not"):
+        pod.send(DIGEST, path)
+    assert DIGEST not in list_content(staging.folder)
+
+
+def test_objects_that_are_not_needed_are_removed_after_some_time(
+    pod: StagingPod, staging: FakeStaging, path: Path
+) -> None:
+    """Files of the user stay, and incomplete objects of others."""
+    names = [f"{letter}" * 64 for letter in "abc"] + [f".{'d' * 64}.part", f".{'e' * 64}.part", "notes.txt"]
+    staging.folder.mkdir(parents=True)
+    for name in names:
+        (staging.folder / name).write_bytes(b"x")
+        if name[0] not in "c" and "e" not in name[:2]:
+            os.utime(staging.folder / name, times=(0, time.time() - KEEP_SECONDS - 60))
+    pod.remove_unused(["a" * 64])
+    assert sorted(list_content(staging.folder)) == sorted(["a" * 64, "c" * 64, f".{'e' * 64}.part", "notes.txt"])
+
+
+def test_an_object_that_is_received_again_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another receiver finds it complete, just when it was found to be old."""
+    path = tmp_path / DIGEST
+    path.write_bytes(CONTENT)
+    os.utime(path, times=(0, 0))
+    replace = os.replace
+
+    def use_before(source: str, target: Path) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        os.utime(source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", use_before)
+    assert remove_unused(tmp_path, []) == 0
+    assert list_content(tmp_path) == {DIGEST: CONTENT}
+
+
+def test_a_pod_that_cannot_start_is_named(client: ApiClient, api: FakeApi) -> None:
+    waiting = {"name": "tony", "state": {"waiting": {"reason": "ErrImageNeverPull", "message": "no image"}}}
+    body: Object = {"metadata": {"name": "p"}, "status": {"phase": "Pending", "containerStatuses": [waiting]}}
+    with (
+        pytest.raises(SchedulerError, match="the pod p cannot start: ErrImageNeverPull: no image"),
+        StagingPod(client, body),
+    ):
+        pass
+    assert not api.list_names("pods")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pvc:data", "pvc:data/tony-staging"),
+        ("pvc:data/a/b/", "pvc:data/a/b"),
+        ("data", None),
+        ("pvc:data/../x", None),
+        ("pvc:data:ro", None),
+        ("emptyDir", None),
+    ],
+)
+def test_the_setting(text: str, expected: str | None) -> None:
+    if expected is None:
+        with pytest.raises(ValueError, match="pvc:CLAIM/FOLDER"):
+            StagingClaim.from_text(text)
+    else:
+        assert str(StagingClaim.from_text(text)) == expected
