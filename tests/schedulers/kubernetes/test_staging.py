@@ -23,7 +23,7 @@ from tony.schedulers.kubernetes.staging_upload import StagingPod
 
 PODS = "/api/v1/namespaces/ml/pods"
 RUNNING: Object = {"status": {"phase": "Running"}}
-CONTENT = os.urandom(3 << 20)
+CONTENT = bytes(range(256)) * (3 << 12)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -87,7 +87,7 @@ def test_an_incomplete_object_of_another_client_is_completed(pod: StagingPod, st
     assert list_content(staging.folder) == {DIGEST: CONTENT}
 
 
-@pytest.mark.parametrize("name", [DIGEST, f".{DIGEST}.part"])
+@pytest.mark.parametrize("name", [DIGEST, f".{DIGEST}.part"], ids=["object", "part"])
 @pytest.mark.parametrize(("kept", "more"), [(3, b"other"), (-1, b"?"), (None, b"more")])
 def test_damaged_content_is_replaced(
     pod: StagingPod, staging: FakeStaging, path: Path, name: str, kept: int | None, more: bytes

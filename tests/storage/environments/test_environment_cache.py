@@ -135,6 +135,31 @@ class TestVenv:
             from_archive(cache, item)
         assert os.listdir(cache.unpacked) == []
 
+    def test_a_python_of_the_same_version_elsewhere_is_used(self, tmp_path: Path) -> None:
+        """An image has it in another folder than the machine on which the venv was created."""
+        cache = cache_at(tmp_path / "c")
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        tree: dict[str, Node] = {
+            "pyvenv.cfg": (b"home = /opt/none/bin\nversion = 3\n", 0o644),
+            "bin/python3": f"/opt/none/bin/{version}",
+            "bin/python": "python3",
+            f"lib/{version}/site-packages/x.py": (b"print('found', __file__)", 0o644),
+        }
+        found = from_archive(cache, staged(cache, tar_of(tmp_path / "env.tar", tree)))
+        assert "site-packages/x.py" in run(found, "python3 -m x")
+        assert run(found, "python -c 'import sys; print(sys.prefix != sys.base_prefix)'") == "True"
+
+    def test_a_venv_of_a_version_that_is_not_there(self, tmp_path: Path) -> None:
+        cache = cache_at(tmp_path / "c")
+        tree: dict[str, Node] = {
+            "pyvenv.cfg": (b"home = /opt/none/bin\n", 0o644),
+            "bin/python": "/opt/none/bin/python3.99",
+            "lib/python3.99/site-packages/x.py": (b"", 0o644),
+        }
+        item = staged(cache, tar_of(tmp_path / "env.tar", tree))
+        with pytest.raises(StorageError, match=r"was made for python3\.99, which is not on .*: it has python3\."):
+            from_archive(cache, item)
+
     def test_other_version_on_the_node_is_named(self, tmp_path: Path) -> None:
         """The packages of Python 3.7 are invisible to a newer one; that is said before an import fails."""
         cache = cache_at(tmp_path / "c")

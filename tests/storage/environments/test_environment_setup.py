@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import snapshot, write_tree
-from tony.storage.environments.environment_setup import relocate
+from tony.errors import StorageError
+from tony.storage.environments.environment_setup import relocate, require_suitable_packages
 
 OLD = "/home/ann/.venvs/train"
 
@@ -110,3 +111,35 @@ def test_binaries_are_left_alone(open_folder: Path) -> None:
     prefix = write_tree(open_folder / "e", {"bin/tool": (content, 0o755)})
     relocate(prefix)
     assert (prefix / "bin" / "tool").read_bytes() == content
+
+
+GLIBC, MUSL = ("manylinux", (2, 31)), ("musllinux", (1, 99))
+
+
+@pytest.mark.parametrize(
+    ("tags", "libc", "machine", "expected"),
+    [
+        (["py3-none-any"], MUSL, "x86_64", ""),
+        (["cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-manylinux2014_x86_64"], GLIBC, "x86_64", ""),
+        (["cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64"], GLIBC, "x86_64", ""),
+        (["cp311-cp311-manylinux1_x86_64"], GLIBC, "x86_64", ""),
+        (["cp311-cp311-linux_x86_64"], GLIBC, "x86_64", ""),
+        (["cp311-cp311-musllinux_1_2_x86_64"], MUSL, "x86_64", ""),
+        (["cp311-cp311-manylinux_2_35_x86_64"], GLIBC, "x86_64", "manylinux_2_35_x86_64, but .* glibc 2.31 on x86_64"),
+        (["cp311-cp311-manylinux2014_x86_64"], MUSL, "x86_64", "has musl on x86_64"),
+        (["cp311-cp311-musllinux_1_2_x86_64"], GLIBC, "x86_64", "has glibc 2.31"),
+        (["cp311-cp311-manylinux2014_x86_64"], GLIBC, "aarch64", "x86_64, but .* on aarch64"),
+        (["cp311-cp311-macosx_11_0_arm64"], GLIBC, "aarch64", "macosx_11_0_arm64"),
+    ],
+)
+def test_packages_for_other_systems_are_named(
+    open_folder: Path, tags: list[str], libc: tuple[str, tuple[int, int]], machine: str, expected: str
+) -> None:
+    text = "Wheel-Version: 1.0\n" + "".join(f"Tag: {tag}\n" for tag in tags)
+    place = "lib/python3.11/site-packages/torch-2.9.0.dist-info/WHEEL"
+    prefix = write_tree(open_folder / "e", {place: (text.encode(), 0o644)})
+    if not expected:
+        require_suitable_packages(prefix, "env.tar.gz", libc, machine)
+        return
+    with pytest.raises(StorageError, match=rf"env\.tar\.gz: its package torch 2\.9\.0 was built for .*{expected}"):
+        require_suitable_packages(prefix, "env.tar.gz", libc, machine)

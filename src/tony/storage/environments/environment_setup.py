@@ -14,6 +14,7 @@ import shlex
 import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _UNPACK_TIMEOUT_SECONDS = 1800.0
 _START_TIMEOUT_SECONDS = 120.0
 #: Works on every version of Python.
 _VERSION_SCRIPT = "import sys; print('python %d.%d' % sys.version_info[:2])"
+_PATH_SCRIPT = "import os, sys; print(os.path.realpath(sys.executable))"
 #: The longest first line that every kernel reads whole (BINPRM_BUF_SIZE was 128 until Linux 5.1).
 _MAX_SHEBANG_BYTES = 127
 #: Scripts are small; anything larger is a binary.
@@ -38,6 +40,15 @@ _ACTIVATED = re.compile(
 )
 _CREATED = re.compile(rb"^command\s*=.* (/.*?)\s*$", re.MULTILINE)
 _HOME = re.compile(rb"^home\s*=\s*(/.*?)\s*$", re.MULTILINE)
+#: The platform of a compatibility tag of a wheel, one of several in the file WHEEL.
+_TAG = re.compile(r"^Tag: [^-\s]+-[^-\s]+-(\S+)\s*$", re.MULTILINE)
+_PLATFORM = re.compile(r"(?:(manylinux1|manylinux2010|manylinux2014)|(manylinux|musllinux)_(\d+)_(\d+))_(\w+)")
+#: The oldest glibc of tags that do not say it.
+_OLD_TAGS: Mapping[str | None, tuple[int, int]] = {
+    "manylinux1": (2, 5),
+    "manylinux2010": (2, 12),
+    "manylinux2014": (2, 17),
+}
 #: Interpreters that belong to the system and not to an environment.
 _SYSTEM = frozenset({b"/bin", b"/usr/bin", b"/usr/local/bin"})
 
@@ -77,6 +88,8 @@ def prepare(prefix: Path, name: str, env: Mapping[str, str]) -> None:
         OSError: the file system refuses.
     """
     _name_python(prefix)
+    _find_base(prefix, name)
+    require_suitable_packages(prefix, name, find_libc(), os.uname().machine)
     unpacker = prefix / "bin" / "conda-unpack"
     if unpacker.is_file():
         _run(prefix, [str(unpacker)], f"the archive {name}: its bin/conda-unpack", _UNPACK_TIMEOUT_SECONDS, env)
@@ -93,6 +106,41 @@ def _name_python(prefix: Path) -> None:
             os.symlink(other, prefix / "bin" / name)
 
 
+def _find_base(prefix: Path, name: str) -> None:
+    """Let a venv whose Python is elsewhere on this node use that.
+
+    Raises:
+        StorageError: there is none of its version.
+    """
+    import shutil  # late: it loads every compression module
+
+    config = _content(prefix / "pyvenv.cfg")
+    versions = _list_versions(prefix)
+    python = prefix / "bin" / "python"
+    if config is None or os.path.isfile(python) or len(versions) != 1 or os.path.islink(prefix / "bin"):
+        return
+    own = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    found = sys.executable if own == versions[0] else shutil.which(versions[0])
+    if found is None:
+        raise StorageError(
+            f"the archive {name} was made for {versions[0]}, which is not on {socket.gethostname()}: it has {own}. "
+            "Create the archive with that Python, or use an image with the other one."
+        )
+    # What is on PATH may be a script that starts it.
+    done = subprocess.run([found, "-I", "-c", _PATH_SCRIPT], capture_output=True, text=True, check=False)
+    base = done.stdout.strip() or found
+    for link, target in (("python", base), ("python3", "python")):
+        (prefix / "bin" / link).unlink()
+        os.symlink(target, prefix / "bin" / link)
+    home = b"home = " + os.fsencode(os.path.dirname(base))
+    _rewrite(prefix / "pyvenv.cfg", _HOME.sub(lambda _: home, config))
+
+
+def _list_versions(prefix: Path) -> list[str]:
+    """Return the versions of Python that an environment has packages for, such as `python3.12`."""
+    return sorted(path.name for path in (prefix / "lib").glob("python*.*") if (path / "site-packages").is_dir())
+
+
 def _require_start(prefix: Path, name: str, env: Mapping[str, str]) -> None:
     what = f"the archive {name}"
     require_runnable(prefix / "bin" / "python", what)
@@ -100,12 +148,56 @@ def _require_start(prefix: Path, name: str, env: Mapping[str, str]) -> None:
     version = re.search(r"python (\d+\.\d+)", answer)
     if version is None:
         raise StorageError(f"{what}: its bin/python is not Python: its output was {answer[:200]!r}")
-    made_for = sorted(path.name for path in (prefix / "lib").glob("python*.*") if (path / "site-packages").is_dir())
+    made_for = _list_versions(prefix)
     if (prefix / "pyvenv.cfg").is_file() and made_for and f"python{version[1]}" not in made_for:
         raise StorageError(
             f"{what} was made for {', '.join(made_for)}, but {os.path.realpath(prefix / 'bin' / 'python')} on "
             f"{socket.gethostname()} is Python {version[1]}. Create the archive again with that Python."
         )
+
+
+def find_libc() -> tuple[str, tuple[int, int]]:
+    """Return the C library of this system: `manylinux` (glibc) with its version, or `musllinux` (musl)."""
+    try:
+        match = re.fullmatch(r"glibc (\d+)\.(\d+).*", os.confstr("CS_GNU_LIBC_VERSION") or "")
+    except (ValueError, OSError):
+        match = None
+    return ("manylinux", (int(match[1]), int(match[2]))) if match else ("musllinux", (1, 99))
+
+
+def require_suitable_packages(prefix: Path, name: str, libc: tuple[str, tuple[int, int]], machine: str) -> None:
+    """Refuse an environment with a compiled package that was built for another kind of system.
+
+    Its imports would fail one by one, with messages of the dynamic linker. Source of the tags: PEP 425, 600 and 656.
+
+    Args:
+        name: the archive's name.
+        libc: as `find_libc` returns it.
+        machine: such as `x86_64`.
+
+    Raises:
+        StorageError: names the package, and what it was built for.
+    """
+    for path in sorted(prefix.glob("lib/python*/site-packages/*.dist-info/WHEEL")):
+        text = (_content(path) or b"").decode(errors="replace")
+        tags = [tag for found in _TAG.findall(text) for tag in found.split(".")]
+        if tags and not any(tag == "any" or _suits(tag, libc, machine) for tag in tags):
+            package = path.parent.name.removesuffix(".dist-info").replace("-", " ")
+            version = ".".join(map(str, libc[1]))
+            here = f"glibc {version}" if libc[0] == "manylinux" else "musl"
+            raise StorageError(
+                f"the archive {name}: its package {package} was built for {' or '.join(tags)}, but "
+                f"{socket.gethostname()} has {here} on {machine}. Create the archive on such a system, or in its image."
+            )
+
+
+def _suits(tag: str, libc: tuple[str, tuple[int, int]], machine: str) -> bool:
+    match = _PLATFORM.fullmatch(tag)
+    if match is None:
+        return tag == f"linux_{machine}"
+    oldest = _OLD_TAGS.get(match[1]) or (int(match[3]), int(match[4]))
+    kind = match[2] or "manylinux"
+    return match[5] == machine and kind == libc[0] and oldest <= libc[1]
 
 
 def _run(prefix: Path, arguments: list[str], what: str, limit: float, env: Mapping[str, str]) -> str:
