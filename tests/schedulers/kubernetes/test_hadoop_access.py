@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.sasl.test_keytab import build_record
-from tests.schedulers.kubernetes.test_submitter import JOBS, Cluster, submit
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, submit
 from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs
 from tests.support.hadoop.ipc_server import FakeIpcServer

@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from tests.kube.fake_api import refuse
+from tests.kube.fake_api import Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
 from tony.client.credential_creation import make_credentials
