@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 
+from tony.kube.api_client import Object
 from tony.model.job_spec import JobSpec, Role
 from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.schedulers.kubernetes.gangs import GangTable, count_gang_sizes, find_gang_name, find_gang_problems
-from tony.schedulers.kubernetes.pod_table import Gang, PodStage, TaskPod
+from tony.schedulers.kubernetes.pod_table import PodStage, TaskPod
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 KUEUE = KubernetesSettings(queue="users")
@@ -34,10 +35,15 @@ class Pods:
         for pod in self.pods:
             pod.stage, pod.node = PodStage.GRANTED, "n"
 
-    def end(self, pod: TaskPod) -> Gang:
+    def end(self, pod: TaskPod, phase: str = "Failed", *conditions: Object) -> list[TaskPod]:
+        """End a pod; return those that are given up with it."""
+        content = {"status": {"phase": phase, "conditions": [*conditions]}}
         self.pods.remove(pod)
-        assert pod.gang
-        return pod.gang
+        return [*self.table.note_end(pod, content, self.pods)]
+
+
+#: What Kueue sets in the status of a pod before it deletes it.
+EVICTED = {"type": "TerminationTarget", "status": "True", "reason": "WorkloadEvicted", "message": "Preempted"}
 
 
 def count_gangs(pods: list[TaskPod]) -> Counter[str]:
@@ -60,8 +66,23 @@ def test_a_pod_that_succeeded_keeps_its_place() -> None:
     first, second, *_ = pods.add(worker=3, chief=1)
     pods.grant()
     for pod in (first, second):
-        pods.end(pod).succeeded["worker"] += 1
+        pods.end(pod, "Succeeded")
     assert count_gangs(pods.add(worker=2)) == {"job-g1-2": 2}
+
+
+def test_a_pod_of_kueue_has_its_place_until_the_kubelet_reports_its_phase() -> None:
+    """The container has ended before, and the job knows that."""
+    pods = Pods()
+    first, second, *_ = pods.add(worker=3, chief=1)
+    pods.grant()
+    for pod in (first, second):
+        pods.end(pod, "Running")
+        assert pods.add(worker=1) == []
+    assert not pods.table.note_phase(first.name, {"status": {"phase": "Running"}}, is_deleted=False)
+    assert pods.table.note_phase(first.name, {"status": {"phase": "Failed"}}, is_deleted=False)
+    assert count_gangs(pods.add(worker=2)) == {"job-g1-1": 1}
+    assert pods.table.note_phase(second.name, {"status": {"phase": "Succeeded"}}, is_deleted=False)
+    assert count_gangs(pods.add(worker=1)) == {"": 1}
 
 
 def test_pods_with_more_memory_are_another_gang() -> None:
@@ -79,7 +100,7 @@ def test_a_gang_that_is_evicted_forms_again_when_all_of_it_has_ended() -> None:
     evicted = pods.add(worker=3, chief=1)
     pods.grant()
     for count, pod in enumerate(evicted[:3], start=1):
-        pods.end(pod).is_closed = True
+        assert pods.end(pod, "Failed", EVICTED) == []
         assert pods.add(worker=count) == []
     pods.end(evicted[3])
     assert count_gangs(pods.add(worker=3, chief=1)) == {"job-g1-2": 4}
@@ -90,12 +111,11 @@ def test_pods_that_wait_in_a_gang_of_which_none_runs_are_given_up() -> None:
     pods = Pods()
     first, *others = pods.add(worker=3, chief=1)
     pods.grant()
-    gang = pods.end(first)
+    pods.end(first)
     (waiting,) = pods.add(worker=1)
-    assert list(pods.table.list_stranded(pods.pods, gang)) == []
-    for pod in others:
-        pods.end(pod)
-    assert pods.table.list_stranded(pods.pods, gang) == [waiting]
+    *others, last = others
+    assert [pods.end(pod) for pod in others] == [[], []]
+    assert pods.end(last) == [waiting]
 
 
 def test_an_elastic_gang_has_its_minimum_and_further_pods_come_one_by_one() -> None:

@@ -24,6 +24,18 @@ def ended(state: Object | None = None, **status: object) -> Object:
     return {"spec": LIMIT, "status": {"phase": "Failed", "containerStatuses": statuses, **status}}
 
 
+def end_by_kueue(reason: str) -> Object:
+    condition = {
+        "type": "TerminationTarget",
+        "status": "True",
+        "reason": reason,
+        "message": "Preempted to accommodate a",
+    }
+    return ended({"exitCode": 143}, conditions=[condition]) | {
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    }
+
+
 def disrupted(reason: str, message: str = "", **status: object) -> Object:
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
     return ended({"exitCode": 143}, conditions=[condition], **status)
@@ -47,6 +59,8 @@ def disrupted(reason: str, message: str = "", **status: object) -> Object:
             ClusterKill.OTHER,
         ),
         (ended(reason="Evicted", message="The node was low on resource: memory"), "low on resource", True, None),
+        (end_by_kueue("WorkloadEvicted"), "Kueue ended it: Preempted to", True, ClusterKill.PREEMPTED),
+        (end_by_kueue("WorkloadDeleted"), "Kueue ended it: Preempted to", True, ClusterKill.OTHER),
         (ended(reason="DeadlineExceeded"), "time limit", False, ClusterKill.OTHER),
         (ended(), "its pod was deleted", True, ClusterKill.OTHER),
         (
@@ -133,3 +147,10 @@ def test_the_end_of_an_application_master_has_the_end_of_its_log() -> None:
     )
     assert "`scheduler.kubernetes.am_memory`" in explain_am_end(ended({"exitCode": 137, "reason": "OOMKilled"}))
     assert not explain_am_end(ended({"exitCode": 0}))
+
+
+def test_a_pod_that_is_deleted_before_it_has_a_node_has_ended() -> None:
+    """Although Kueue keeps the object for a while."""
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kueue.x-k8s.io/managed"]}
+    assert has_executor_ended({"metadata": metadata, "spec": {}, "status": {"phase": "Pending"}})
+    assert not has_executor_ended({"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}})

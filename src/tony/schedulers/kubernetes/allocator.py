@@ -310,11 +310,14 @@ class KubernetesAllocator(EnlistingAllocator):
     # --- changes of pods ----------------------------------------------------------------------------------------------
 
     def _on_change(self, change: ObjectChange) -> None:
-        pod = self._table.pods.get(str(change.content["metadata"]["name"]))
+        name, is_deleted = str(change.content["metadata"]["name"]), change.change is Change.DELETED
+        pod = self._table.pods.get(name)
         if pod is None:
             self._delete_unknown(change)
+            if self._gangs.note_phase(name, change.content, is_deleted=is_deleted):
+                self._balance()
             return
-        if change.change is Change.DELETED or pod_ends.has_executor_ended(change.content):
+        if is_deleted or pod_ends.has_executor_ended(change.content):
             self._end(pod, change.content)
             return
         if pod.stage in (PodStage.CREATING, PodStage.PENDING):
@@ -390,15 +393,9 @@ class KubernetesAllocator(EnlistingAllocator):
             confirmation=EndConfirmation.UNCONFIRMED if found.is_unconfirmed else EndConfirmation.ENDED,
         )
         self.end_container(event, self._sink if pod.node else _ignore)
-        if pod.gang and pod.node:
-            self._note_gang_end(pod, pod.gang, content)
-        self._balance()
-
-    def _note_gang_end(self, pod: TaskPod, gang: Gang, content: Object) -> None:
-        gang.succeeded[pod.role] += pod_ends.has_succeeded(content)
-        gang.is_closed = gang.is_closed or pod_ends.is_evicted_by_kueue(content)
-        for stranded in self._gangs.list_stranded(self._table.pods.values(), gang):
+        for stranded in self._gangs.note_end(pod, content, self._table.pods.values()):
             self._drop(stranded)
+        self._balance()
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 

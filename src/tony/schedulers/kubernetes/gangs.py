@@ -18,6 +18,7 @@ from tony.errors import Problem
 from tony.kube.api_client import Object
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import DistributedMode, RoleKind
+from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.manifests import ROLE_LABEL
 from tony.schedulers.kubernetes.pod_table import Gang, PodStage, TaskPod
 from tony.schedulers.kubernetes.settings import KubernetesSettings
@@ -86,6 +87,7 @@ class GangTable:
         self._prefix, self._queue = prefix, settings.queue
         self._order = [*spec.effective_roles]
         self._count = 0
+        self._leaving: dict[str, Gang] = {}
 
     def assign(
         self, pods: Collection[TaskPod], missing: Mapping[str, int], memory: Mapping[str, int]
@@ -118,13 +120,14 @@ class GangTable:
         if self.kind is GangKind.POD_GROUP:
             return count, 0
         own = [pod for pod in pods if pod.gang is gang and pod.role == role]
-        ending = sum(pod.stage is PodStage.ENDING for pod in own)
+        leaving = sum(each == role for each in gang.leaving.values())
+        ending = sum(pod.stage is PodStage.ENDING for pod in own) + leaving
         if gang.is_closed:
             return 0, count  # they form another gang, once all of its pods have ended
         if gang.memory.get(role) != memory:
             return 0, 0
         # Kueue deletes a pod for which there is no place, and one that is being deleted still has its own.
-        joining = max(0, min(count, gang.places[role] - gang.succeeded[role] - len(own)))
+        joining = max(0, min(count, gang.places[role] - gang.succeeded[role] - len(own) - leaving))
         return joining, min(count - joining, ending)
 
     def _create_gang(self, counts: Mapping[str, int], memory: Mapping[str, int]) -> Iterable[tuple[str, Gang | None]]:
@@ -159,15 +162,34 @@ class GangTable:
         }
         return {"metadata": {"labels": {**labels, _GROUP_LABEL: gang.name}, "annotations": annotations}}
 
-    def list_stranded(self, pods: Iterable[TaskPod], gang: Gang) -> Sequence[TaskPod]:
-        """Return pods without a node that wait for nothing: Kueue ends a group when none of its pods runs any more.
+    def note_end(self, pod: TaskPod, content: Object, others: Iterable[TaskPod]) -> Sequence[TaskPod]:
+        """Note the end of a pod; return pods of its gang that are not worth waiting for.
 
-        Call it when a pod of the gang that had a node has ended.
+        Kueue ends a group when none of its pods runs any more, and admits none of it later.
+
+        Args:
+            others: the pods that have not ended.
         """
-        own = [pod for pod in pods if pod.gang is gang]
-        if self.kind is not GangKind.KUEUE or (any(pod.node for pod in own) and not gang.is_closed):
+        gang = pod.gang
+        if gang is None or not pod.node or self.kind is not GangKind.KUEUE:
             return ()
-        return [pod for pod in own if pod.stage in (PodStage.CREATING, PodStage.PENDING)]
+        if "status" in content and not pod_ends.has_ended(content):
+            self._leaving[pod.name], gang.leaving[pod.name] = gang, pod.role
+        gang.succeeded[pod.role] += pod_ends.has_succeeded(content)
+        gang.is_closed = gang.is_closed or pod_ends.is_evicted_by_kueue(content)
+        own = [each for each in others if each.gang is gang]
+        if any(each.node for each in own) and not gang.is_closed:
+            return ()
+        return [each for each in own if each.stage in (PodStage.CREATING, PodStage.PENDING)]
+
+    def note_phase(self, name: str, content: Object, *, is_deleted: bool) -> bool:
+        """Note a change of a pod that has ended before; return True if that frees its place in its gang."""
+        gang = self._leaving.get(name)
+        if gang is None or not (is_deleted or pod_ends.has_ended(content)):
+            return False
+        del self._leaving[name]
+        gang.succeeded[gang.leaving.pop(name)] += pod_ends.has_succeeded(content)
+        return True
 
     def recover(self, pods: Iterable[TaskPod], found: Mapping[str, Object]) -> None:
         """Give pods of earlier AM attempts the gangs that they have in the cluster.

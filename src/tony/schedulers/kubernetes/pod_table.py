@@ -33,6 +33,8 @@ class Gang:
         minimum: none is started before there is room for so many.
         memory: role -> bytes of its pods' programs.
         succeeded: role -> the number of its pods that ended with exit code 0, and keep their places in Kueue.
+        leaving: pods that have ended, and their roles, whose places Kueue does not give away before the kubelet reports
+            their phase.
         is_closed: Kueue is evicting it, so that no pod joins it.
     """
 
@@ -41,6 +43,7 @@ class Gang:
     minimum: int
     memory: Mapping[str, int]
     succeeded: Counter[str] = field(default_factory=Counter)
+    leaving: dict[str, str] = field(default_factory=dict)
     is_closed: bool = False
 
 
