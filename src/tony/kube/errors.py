@@ -9,10 +9,16 @@ KubeError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tony.errors import SchedulerError
+
+#: Messages of admission plug-ins whose caches are empty yet, and of authorizers: pkg/admission/errors.go and
+#: pkg/endpoints/handlers/responsewriters/errors.go of k8s.io/apiserver.
+_NOT_READY = "not yet ready to handle request"
+_DENIAL = re.compile(r'User "[^"]*" cannot \w+ (?:resource|path)')
 
 
 class KubeError(SchedulerError):
@@ -76,7 +82,16 @@ class KubeApiError(KubeError):
     @property
     def is_passing(self) -> bool:
         """Return True if the same request may succeed later: the server is busy, or is starting."""
-        return self.status in (429, 500, 502, 503, 504) or self.reason in ("Timeout", "ServerTimeout", "Conflict")
+        return (
+            self.status in (429, 500, 502, 503, 504)
+            or self.reason in ("Timeout", "ServerTimeout", "Conflict")
+            or (self.status == 403 and _NOT_READY in self.text)
+        )
+
+    @property
+    def is_denied(self) -> bool:
+        """Return True if the user has no right to the request; an API server that has just started may be wrong."""
+        return self.status == 403 and _DENIAL.search(self.text) is not None
 
 
 def build_api_error(what: str, status: int, answer: object, retry_after: float | None = None) -> KubeApiError:

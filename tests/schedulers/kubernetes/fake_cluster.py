@@ -19,6 +19,7 @@ from tony.storage.cache.object_cache import Cache
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
+PODS = "/api/v1/namespaces/ml/pods"
 
 
 class Cluster:

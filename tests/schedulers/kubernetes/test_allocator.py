@@ -17,12 +17,13 @@ from tests.support.waiting import wait_until
 from tony.client.credential_creation import make_credentials
 from tony.core.events import ContainerEnded, Event, Granted, Unsatisfiable
 from tony.errors import AttemptSupersededError
+from tony.kube import denials
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.allocator_interface import AmAddresses, KnownContainer
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
-from tony.schedulers.kubernetes import own_pod
+from tony.schedulers.kubernetes import allocator, own_pod
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.launch_payload import AM_ADDRESS, AmPayload
 from tony.schedulers.kubernetes.manifests import TASK_PART
@@ -183,6 +184,60 @@ def test_a_pod_is_kept_although_the_answer_to_its_creation_comes_late(tmp_path: 
             await wait_until(lambda: not cluster.allocator._tasks)
             assert name in cluster.api.list_names("pods")
             cluster.api.remove(PODS, name)
+
+    asyncio.run(run())
+
+
+def test_a_deleted_pod_that_its_node_does_not_remove_may_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost node never removes it; the job waits for the lease of its executor only. So does the next AM attempt."""
+    monkeypatch.setattr(allocator, "_REMOVAL_SECONDS", 0.05)
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            cluster.api.on_pod = lambda pod: None  # there is no kubelet
+            for name in ("deleted", "killed"):
+                cluster.create_task_pod(name)
+            deletion = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+            cluster.api.update(PODS, "deleted", {"metadata": deletion})
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(
+                [KnownContainer(id=name, role="worker", host="n", executor_pid=1) for name in ("deleted", "killed")]
+            )
+            cluster.allocator.kill("killed", "it is silent")
+            await wait_until(lambda: len([each for each in cluster.events if isinstance(each, ContainerEnded)]) == 2)
+            ends = [each for each in cluster.events if isinstance(each, ContainerEnded)]
+            assert {("its node n does not respond", True)} == {(each.cause, each.is_unconfirmed) for each in ends}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("believed_seconds", "is_failing"), [(60.0, False), (0.0, True)])
+def test_a_right_that_is_denied_for_a_moment_does_not_fail_the_job(
+    believed_seconds: float, is_failing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server that has just started does not know all roles yet; later it is believed."""
+    monkeypatch.setattr(denials, "_BELIEVED_SECONDS", believed_seconds)
+    text = 'pods is forbidden: User "system:serviceaccount:ml:tony" cannot create resource "pods" in API group ""'
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            refused: list[Request] = []
+
+            def answer(request: Request) -> Answer:
+                if request.method == "POST" and request.target == PODS and len(refused) < 2:
+                    refused.append(request)
+                    return Answer(status=403, body={"kind": "Status", "reason": "Forbidden", "message": text})
+                return cluster.api.answer(request)
+
+            cluster.server.answer = answer
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(())
+            cluster.allocator.set_demand("worker", 1)
+            found = cluster.events
+            await wait_until(lambda: bool(found) if is_failing else len(cluster.api.list_names("pods")) == 2)
+            assert is_failing == any(isinstance(each, Unsatisfiable) for each in cluster.events)
 
     asyncio.run(run())
 

@@ -16,7 +16,7 @@ from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.allocator_interface import SignalEffect
 from tony.schedulers.kubernetes import own_pod
-from tony.schedulers.kubernetes.own_pod import OwnPod
+from tony.schedulers.kubernetes.own_pod import OwnPod, forbid_replacement
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
 PODS = "/api/v1/namespaces/ml/pods"
@@ -107,3 +107,18 @@ def test_a_signal_ends_the_job_only_if_the_job_is_to_end(
         assert pod.is_left.is_set() == (expected is SignalEffect.LEAVE_JOB)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, 0),
+        ({"failed": 2, "uncountedTerminatedPods": {"failed": ["uid-1"]}}, 3),
+        ({"failed": 1, "uncountedTerminatedPods": {}}, 1),
+    ],
+)
+def test_a_job_fails_with_its_next_pod_and_not_before(cluster: _Cluster, status: Object, expected: int) -> None:
+    """Pods that have failed before are allowed: else the Job would end now, and delete the pod of this AM."""
+    cluster.api.update(JOBS, "job-1", {"status": status})
+    forbid_replacement(cluster.client, "job-1")
+    assert expected == cluster.api.objects[JOBS, "job-1"]["spec"]["backoffLimit"]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.kube.fake_api import Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
+from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_job, submit, submit_again
 from tony.client.credential_creation import make_credentials
 from tony.errors import ConfigError, SchedulerError, UnknownJobError
 from tony.history.json_files import write_json
@@ -252,6 +252,12 @@ def test_the_state_of_a_job_follows_its_conditions(cluster: Cluster, job: Prepar
         return found.alive, found.result, found.given_up
 
     assert find() == (True, None, False)
+    exited = {"name": "tony", "state": {"terminated": {"exitCode": 42, "message": "it needs its Role"}}}
+    labels = build_labels(name, "am")
+    pod = {"metadata": {"name": "am", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}}
+    cluster.api.objects[PODS, "am"] = {**pod, "status": {"phase": "Failed", "containerStatuses": [exited]}}
+    assert find() == (False, None, True)  # it could not end the Job
+    cluster.api.remove(PODS, "am")
     for kind, expected in (("Complete", (False, JobState.SUCCEEDED, False)), ("Failed", (False, None, True))):
         cluster.api.update(JOBS, name, {"status": {"conditions": [{"type": kind, "status": "True"}]}})
         assert find() == expected

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tony.errors import InfraError, StorageError
 from tony.kube.api_client import ApiClient, Object
+from tony.kube.denials import Denials
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS, SECRETS, ApiResource
 from tony.schedulers.job_store.job_objects import PREFIX, JobObjects, get_content, get_notes
@@ -52,6 +53,7 @@ class ConfigMapJobStore(JobStore):
         self._client, self._objects = client, JobObjects(client, job, owner)
         self._writer = os.urandom(8).hex()
         self._resources = (CONFIG_MAPS, SECRETS) if has_secrets else (CONFIG_MAPS,)
+        self._denials = Denials()
 
     def make(self) -> None:
         pass
@@ -131,6 +133,8 @@ class ConfigMapJobStore(JobStore):
 
     def is_lasting(self, error: InfraError) -> bool:
         if isinstance(error, KubeApiError):
+            if error.is_denied:
+                return self._denials.are_lasting()
             return not error.is_passing and not error.is_unauthorized  # a token is replaced before it expires
         return isinstance(error, StorageError)
 

@@ -35,7 +35,7 @@ CLIENT_RULES: Sequence[NeededRule] = (
 )
 #: The service account of AMs.
 AM_RULES: Sequence[NeededRule] = (
-    NeededRule("batch", "jobs", ("get",)),
+    NeededRule("batch", "jobs", ("get", "patch")),
     NeededRule("", "pods", ("create", "list", "watch", "delete")),
     NeededRule("", "secrets", ("create", "get", "list", "patch", "delete")),
     NeededRule("", "configmaps", ("create", "get", "list", "patch", "delete")),

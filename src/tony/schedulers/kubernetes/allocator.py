@@ -6,10 +6,8 @@ Requests to the API server are made in threads; the table of pods changes on the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,8 @@ from typing import Any
 from tony.core.events import ContainerEnded, EndConfirmation, Event, Excluded, Granted, Queued, Unsatisfiable
 from tony.errors import AttemptSupersededError, SchedulerError
 from tony.kube.api_client import ApiClient, Object
-from tony.kube.errors import KubeApiError, KubeError
+from tony.kube.errors import KubeApiError
 from tony.kube.object_watch import Change, ObjectChange, ObjectWatch
-from tony.kube.resources import PODS
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.log_file_tail import LogFileTail
@@ -58,6 +55,7 @@ from tony.schedulers.kubernetes.own_pod import OwnPod
 from tony.schedulers.kubernetes.pod_groups import PodGroupRequests
 from tony.schedulers.kubernetes.pod_requests import PodRequests
 from tony.schedulers.kubernetes.pod_table import Gang, PodStage, PodTable, TaskPod
+from tony.schedulers.kubernetes.pod_watch import start_pod_watch
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Where the AM listens in its pod.
@@ -66,6 +64,8 @@ _AM_PORT = 7070
 _PULL_SECONDS = 60.0
 #: Seconds between two requests for what Kueue says.
 _QUEUE_SECONDS = 2.0
+#: Seconds beyond its grace for which a deleted pod is waited for; then its node may be lost.
+_REMOVAL_SECONDS = 10.0
 #: Seconds for the event logs of earlier AM attempts, and at the end for the pods.
 _STORE_SECONDS = 60.0
 _CLOSE_SECONDS = 40.0
@@ -108,7 +108,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._client = client
         self._labels = {JOB_LABEL: job.record.job_id, PART_LABEL: TASK_PART}
         self._own_pod = OwnPod(client, job.record.job_id, pod, _CURRENT_SHARE * self.overlap)
-        self._requests = PodRequests(client, self._labels, self._own_pod, self._note_queued)
+        self._requests = PodRequests(client, self._labels, self._own_pod, store.is_lasting, self._note_queued)
         self._store = store
         self._output = OutputStore(store, attempt)
         self.attempt = attempt
@@ -181,14 +181,8 @@ class KubernetesAllocator(EnlistingAllocator):
         self._sink, self._am_address = sink, addresses.am
         listens = {"pid": 0, "host": self._host, "attempt": self.attempt, "address": addresses.am}
         self._publisher.start({**listens, "dialed_by": self.dialed_by} if addresses.am else None)
-        loop = asyncio.get_running_loop()
-
-        def on_change(change: ObjectChange) -> None:
-            _call_on_loop(loop, self._on_change, change)
-
-        self._watch = ObjectWatch(self._client, PODS, self._labels, on_change, _log_trouble)
-        threading.Thread(target=self._watch.run, name="pod-watch", daemon=True).start()
-        self._own_pod_watch = loop.create_task(self._own_pod.watch())
+        self._watch = start_pod_watch(self._client, self._labels, self._on_change)
+        self._own_pod_watch = asyncio.get_running_loop().create_task(self._own_pod.watch())
         if self._tokens:
             self._tokens.start()
 
@@ -212,7 +206,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self.add_container(each.id)
             if self._watch:
                 self._watch.expect(each.id)
-        found = {str(each["metadata"]["name"]): each for each in await self._requests.list(self._store.is_lasting)}
+        found = {str(each["metadata"]["name"]): each for each in await self._requests.list()}
         self._gangs.recover(self._table.pods.values(), found)
         running = {name for name, each in found.items() if not pod_ends.has_executor_ended(each)}
         # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
@@ -221,6 +215,8 @@ class KubernetesAllocator(EnlistingAllocator):
         for pod in [pod for pod in self._table.pods.values() if not pod.has_enlisted]:
             if find_am_address(found[pod.name]) != self._am_address:
                 self._give_up_unreachable(pod)
+        for pod in self._table.pods.values():
+            self._note_deletion(pod, found[pod.name])
         self._has_recovered = True
         for name in running - self._table.pods.keys():
             self._start(self._requests.delete_orphan(name))
@@ -320,6 +316,7 @@ class KubernetesAllocator(EnlistingAllocator):
         if is_deleted or pod_ends.has_executor_ended(change.content):
             self._end(pod, change.content)
             return
+        self._note_deletion(pod, change.content)
         if pod.stage in (PodStage.CREATING, PodStage.PENDING):
             if pod_ends.is_scheduled(change.content):
                 self._grant(pod, str(change.content["spec"]["nodeName"]))
@@ -329,6 +326,22 @@ class KubernetesAllocator(EnlistingAllocator):
                 self._note_pending()
         if pod.stage is PodStage.GRANTED and not pod.has_enlisted:
             self._note_start_failure(pod, pod_ends.find_start_failure(change.content))
+
+    def _note_deletion(self, pod: TaskPod, content: Object) -> None:
+        """Limit the time for which a pod that is being deleted is waited for: a lost node never removes it."""
+        if content["metadata"].get("deletionTimestamp"):
+            loop = asyncio.get_running_loop()
+            seconds = int(content["metadata"].get("deletionGracePeriodSeconds") or 0) + _REMOVAL_SECONDS
+            if (lost_at := loop.time() + seconds) < pod.lost_at:
+                pod.lost_at = lost_at
+                loop.call_at(lost_at, self._give_up_lost, pod)
+
+    def _give_up_lost(self, pod: TaskPod) -> None:
+        if self._table.pods.get(pod.name) is pod:
+            self._forget(pod)
+            cause, lost = f"its node {pod.node} does not respond", EndConfirmation.UNCONFIRMED
+            self.end_container(ContainerEnded(container=pod.name, cause=cause, blameless=True, confirmation=lost), self._sink)
+            self._balance()
 
     def _delete_unknown(self, change: ObjectChange) -> None:
         """Delete a pod that a request of the AM attempt before has created since."""
@@ -466,6 +479,8 @@ class KubernetesAllocator(EnlistingAllocator):
         await self._publisher.finish(self._journal)
         if self._tokens:
             await self._tokens.cancel()
+        if self.exit_code(report):
+            await self._own_pod.fail_job()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Start requests about a pod; `close` waits for them."""
@@ -480,15 +495,3 @@ class KubernetesAllocator(EnlistingAllocator):
 
 def _ignore(event: Event) -> None:
     """Take an event about which the AM need not know."""
-
-
-def _log_trouble(error: KubeError | None) -> None:
-    """Log why changes of pods are not seen now."""
-    if error is not None:
-        _log.warning("%s", error)
-
-
-def _call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Any], None], argument: object) -> None:
-    """Call a function on the event loop, unless that has ended."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, argument)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tony import clock
 from tony.errors import InfraError
 from tony.kube.api_client import ApiClient
+from tony.kube.denials import Denials
 from tony.kube.errors import KubeError
 from tony.kube.service_account import load_service_account
 from tony.model.state_directory import Home, build_segment_name
@@ -23,6 +24,7 @@ from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.containers import get_variable, read_secret
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
+from tony.schedulers.kubernetes.own_pod import forbid_replacement
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Seconds for which the API server may be unavailable at the start.
@@ -55,8 +57,13 @@ class KubernetesAmContainer(AmContainer):
     def _check_rights(self) -> None:
         """Exit if the service account lacks a right, without which the job would wait for something for ever."""
         missing: Sequence[str] = ()
-        with contextlib.suppress(KubeError):  # the claim waits for the API server
-            missing = find_missing_rules(self._client, AM_RULES)
+        denials = Denials()
+        for pause in _BACKOFF:
+            with contextlib.suppress(KubeError):  # the claim waits for the API server
+                missing = find_missing_rules(self._client, AM_RULES)
+            if not missing or denials.are_lasting():
+                break
+            time.sleep(pause)
         if missing:
             settings, _ = read_settings(self._payload.record.spec.scheduler_settings)
             account, namespace = settings.service_account, self._client.namespace
@@ -80,6 +87,8 @@ class KubernetesAmContainer(AmContainer):
             time.sleep(pause)
         if attempt > MAX_AM_ATTEMPTS:
             print(f"the application master was started {MAX_AM_ATTEMPTS} times", file=sys.stderr)
+            with contextlib.suppress(KubeError):
+                forbid_replacement(self._client, self._payload.record.job_id)
             sys.exit(FAILED_EXIT_CODE)
         return attempt
 

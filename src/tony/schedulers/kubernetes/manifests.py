@@ -51,7 +51,7 @@ ROLE_LABEL = "tony.dev/role"
 #: Label of a Job until it is released: its submission may have been interrupted.
 SUBMISSION_LABEL, INCOMPLETE = "tony.dev/submission", "incomplete"
 AM_PART, TASK_PART, STAGING_PART = "am", "task", "staging"
-#: Exit code of an AM whose job has failed; with any other one but 0 it is started again.
+#: Exit code of an AM whose job has failed; with any other one but 0 it is started again in its pod.
 FAILED_EXIT_CODE = 42
 #: Memory of a container beyond that of its program: the executor stops a program at its limit before the kernel does.
 _EXECUTOR_MEMORY = 64 * MIB
@@ -65,6 +65,11 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_WEIGHT = 100
 #: CPU of an AM, which is mostly idle: a tenth of a core.
 _AM_CPU = "100m"
+#: An AM leaves a node that does not answer after 30 s, not after the 300 s of other pods: programs run on meanwhile.
+_LOST_NODE_TOLERATIONS = [
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+    for taint in ("not-ready", "unreachable")
+]
 #: The change of a Job that starts it.
 RELEASE: Mapping[str, Any] = {"metadata": {"labels": {SUBMISSION_LABEL: None}}, "spec": {"suspend": False}}
 #: Joins the pieces of tony's archive, checks their digest, and runs `main()` of a module in it. Must parse under any
@@ -111,6 +116,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     container["restartPolicyRules"] = [
         {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0, FAILED_EXIT_CODE]}}
     ]
+    pod["tolerations"] = [*_LOST_NODE_TOLERATIONS, *own.tolerations]
     pod["automountServiceAccountToken"] = True
     _add_secrets(pod, record.job_id, "am")
     if settings.token_renewer:
@@ -118,13 +124,6 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         variables = {"KRB5_CONFIG": f"{KEYTAB}/krb5.conf", "KRB5_CLIENT_KTNAME": f"FILE:{KEYTAB}/keytab"}
         variables["KRB5CCNAME"] = "MEMORY:tony"
         container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
-    rules = [
-        {
-            "action": "FailJob",
-            "onExitCodes": {"containerName": CONTAINER_NAME, "operator": "In", "values": [FAILED_EXIT_CODE]},
-        },
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-    ]
     labels = build_labels(record.job_id, AM_PART)
     template: Object = {"metadata": {"labels": dict(labels)}, "spec": pod}
     merge_template(template, own.template)
@@ -139,7 +138,8 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         "spec": {
             "suspend": True,
             "backoffLimit": MAX_AM_ATTEMPTS,
-            "podFailurePolicy": {"rules": rules},
+            # A pod on a lost node is deleted, but never ends. A policy for failed pods would wait for that.
+            "podReplacementPolicy": "TerminatingOrFailed",
             "ttlSecondsAfterFinished": int(settings.ttl),
             "template": template,
         },

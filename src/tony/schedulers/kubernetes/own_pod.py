@@ -1,8 +1,8 @@
 """Proof that an AM attempt is the current one: the API server has its pod, and is not deleting it.
 
-Another AM attempt is started in a pod of its own, once this one is deleted, or in this pod, once this process has
+Another AM attempt is started in a pod of its own, once this one is being deleted, or in this pod, once this process has
 exited. So as long as the pod was there a moment ago there is no other. Silence proves nothing: a pod whose node is cut
-off may have been deleted by force.
+off may have been deleted.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class OwnPod:
     async def find_effect(self) -> SignalEffect:
         """Return what a signal means: END_JOB if the Job is being deleted or ended, else the pod moves to another node.
 
-        Then this AM attempt ends at once: the next one is started as soon as this pod has ended.
+        Then this AM attempt ends at once: the next one is being started.
         """
         effect = None
         for _, pause in zip(range(_MAX_TRIES), _BACKOFF, strict=False):
@@ -81,6 +81,13 @@ class OwnPod:
                 break
             await asyncio.sleep(pause)
         return self._leave(effect or SignalEffect.LEAVE_JOB)
+
+    async def fail_job(self) -> None:
+        """Have the Job fail when this process exits; if that cannot be requested, the next AM attempt does it."""
+        try:
+            await to_thread(forbid_replacement, self._client, self._job)
+        except KubeError as error:
+            _log.warning("%s", error)
 
     def _leave(self, effect: SignalEffect) -> SignalEffect:
         if effect is SignalEffect.LEAVE_JOB:
@@ -109,3 +116,16 @@ class OwnPod:
             return None
         is_ending = found["metadata"].get("deletionTimestamp") or found["spec"].get("activeDeadlineSeconds")
         return SignalEffect.END_JOB if is_ending else SignalEffect.LEAVE_JOB
+
+
+def forbid_replacement(client: ApiClient, job: str) -> None:
+    """Make a Job fail when its pod does, instead of starting another one.
+
+    A limit below the number of pods that have failed before would end it now, and delete its pod.
+
+    Raises:
+        KubeError: there is no answer, or no right.
+    """
+    status = client.get(JOBS, job).get("status") or {}
+    uncounted = (status.get("uncountedTerminatedPods") or {}).get("failed") or ()
+    client.patch(JOBS, job, {"spec": {"backoffLimit": int(status.get("failed") or 0) + len(uncounted)}})

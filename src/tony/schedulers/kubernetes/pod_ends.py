@@ -125,6 +125,12 @@ def is_evicted_by_kueue(pod: Object) -> bool:
     return condition is not None and condition.get("status") == "True"
 
 
+def find_exit_code(pod: Object) -> int | None:
+    """Return the exit code of tony's process in a pod; None if it has not exited."""
+    code = (_get_container(pod).get("state", {}).get("terminated") or {}).get("exitCode")
+    return None if code is None else int(code)
+
+
 def explain_end(pod: Object) -> PodEnd:
     """Return why a pod has ended, or was deleted by others than the AM."""
     status = pod.get("status", {})

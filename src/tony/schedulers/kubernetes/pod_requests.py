@@ -29,13 +29,20 @@ class PodRequests:
 
     Args:
         client: repeats no request itself.
+        is_lasting: whether an error will not pass.
         on_wait: called with the API server's message when a pod cannot be created yet.
     """
 
     def __init__(
-        self, client: ApiClient, labels: Mapping[str, str], own_pod: OwnPod, on_wait: Callable[[str], None]
+        self,
+        client: ApiClient,
+        labels: Mapping[str, str],
+        own_pod: OwnPod,
+        is_lasting: Callable[[KubeError], bool],
+        on_wait: Callable[[str], None],
     ) -> None:
-        self._client, self._labels, self._own_pod, self._on_wait = client, labels, own_pod, on_wait
+        self._client, self._labels, self._own_pod = client, labels, own_pod
+        self._is_lasting, self._on_wait = is_lasting, on_wait
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
 
     async def create(self, body: Object, is_needed: Callable[[], bool]) -> bool:
@@ -63,7 +70,7 @@ class PodRequests:
                 is_sent = is_sent or error.status >= 500  # it may have been created
                 if error.is_existing:  # an answer was lost
                     return True
-                if not _may_pass(error):
+                if self._is_lasting(error) and not _is_quota_exceeded(error):
                     raise
                 self._on_wait(error.text)
             except KubeError as error:
@@ -71,11 +78,8 @@ class PodRequests:
             await asyncio.sleep(pause)
         return is_sent
 
-    async def list(self, is_lasting: Callable[[KubeError], bool]) -> Sequence[Object]:
+    async def list(self) -> Sequence[Object]:
         """Return all pods with the labels.
-
-        Args:
-            is_lasting: whether an error will not pass.
 
         Raises:
             KubeError: it is lasting.
@@ -84,7 +88,7 @@ class PodRequests:
             try:
                 return (await to_thread(lambda: self._client.list(PODS, labels=self._labels))).items
             except KubeError as error:
-                if is_lasting(error):
+                if self._is_lasting(error):
                     raise
                 _log.warning("%s", error)
             await asyncio.sleep(pause)
@@ -109,5 +113,5 @@ class PodRequests:
             await asyncio.sleep(pause)
 
 
-def _may_pass(error: KubeApiError) -> bool:
-    return error.is_passing or error.is_unauthorized or (error.status == 403 and "exceeded quota" in error.text)
+def _is_quota_exceeded(error: KubeApiError) -> bool:
+    return error.status == 403 and "exceeded quota" in error.text

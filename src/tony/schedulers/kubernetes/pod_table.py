@@ -62,6 +62,7 @@ class TaskPod:
         start_failure: why its container cannot start now; empty if it can.
         kill_reason: why it is being killed; empty if it is not.
         release_at: when a released one is killed, by the event loop's clock.
+        lost_at: when one that is being deleted is given up, by the same clock.
     """
 
     name: str
@@ -77,6 +78,7 @@ class TaskPod:
     start_failure: str = ""
     kill_reason: str = ""
     release_at: float = math.inf
+    lost_at: float = math.inf
 
 
 @dataclass(slots=True)

@@ -56,6 +56,7 @@ from tony.schedulers.kubernetes.kueue import find_queue_problems
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
     AM_PART,
+    FAILED_EXIT_CODE,
     RELEASE,
     TASK_PART,
     build_job,
@@ -186,9 +187,8 @@ class KubernetesSubmitter(Submitter):
                 if error.is_missing:
                     return ApplicationStatus(alive=False, note="its Job was deleted from the cluster")
                 raise
-            pod = _find_am_pod(client, job_id)
+            pods = _list_am_pods(client, job_id)
             am = _read_am_address(client, job_id)
-            last_words = "" if pod else _find_last_words(client, job_id)
         status = job.get("status") or {}
         conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
         if "Complete" in conditions:
@@ -196,10 +196,14 @@ class KubernetesSubmitter(Submitter):
         if failed := conditions.get("Failed"):
             if failed.get("reason") == "DeadlineExceeded":  # of `withdraw`
                 return ApplicationStatus(alive=False, result=JobState.KILLED)
-            note = last_words or str(failed.get("message") or "")
+            note = pod_ends.explain_am_end(pods[-1]) if pods else ""
+            note = note or str(failed.get("message") or "")
+            return ApplicationStatus(alive=False, note=note, given_up=True)
+        if note := _find_failed_exit(pods):  # it could not end the Job, so that the next one is started in vain
             return ApplicationStatus(alive=False, note=note, given_up=True)
         if is_incomplete(job):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
+        pod = _find_running_pod(pods)
         note = _describe_pending(pod) if pod else ""
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
 
@@ -226,7 +230,7 @@ class KubernetesSubmitter(Submitter):
             raise ConnectionRefusedError("the application master is not reached by TLS")
         client = self._create_client(folder.job_id)
         try:
-            pod = _find_am_pod(client, folder.job_id)
+            pod = _find_running_pod(_list_am_pods(client, folder.job_id))
             if pod is None:
                 raise ConnectionRefusedError("the application master has no pod")
             return forward_port(client, str(pod["metadata"]["name"]), target.port)
@@ -418,18 +422,22 @@ def _create_secret(client: ApiClient, job: str, name: str, owner: str, content: 
     client.create_unique(SECRETS, body)
 
 
-def _find_am_pod(client: ApiClient, job_id: str) -> Object | None:
-    """Return the newest pod of the AM that has not ended."""
-    pods = client.list(PODS, labels={JOB_LABEL: job_id, PART_LABEL: AM_PART}).items
+def _list_am_pods(client: ApiClient, job_id: str) -> Sequence[Object]:
+    """Return the pods of all AM attempts, oldest first."""
+    found = client.list(PODS, labels={JOB_LABEL: job_id, PART_LABEL: AM_PART}).items
+    return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+
+
+def _find_running_pod(pods: Sequence[Object]) -> Object | None:
+    """Return the newest pod that has not ended."""
     running = [pod for pod in pods if not pod_ends.has_ended(pod) and not pod["metadata"].get("deletionTimestamp")]
-    return max(running, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
+    return running[-1] if running else None
 
 
-def _find_last_words(client: ApiClient, job_id: str) -> str:
-    """Return how the AM in its newest pod ended, with the end of its log; empty if there is none."""
-    pods = client.list(PODS, labels={JOB_LABEL: job_id, PART_LABEL: AM_PART}).items
-    newest = max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
-    return pod_ends.explain_am_end(newest) if newest else ""
+def _find_failed_exit(pods: Sequence[Object]) -> str:
+    """Return how the newest AM that has failed its job ended, with the end of its log; empty if there is none."""
+    failed = [pod for pod in pods if pod_ends.find_exit_code(pod) == FAILED_EXIT_CODE]
+    return pod_ends.explain_am_end(failed[-1]) if failed else ""
 
 
 def _read_am_address(client: ApiClient, job_id: str) -> ApplicationStatus:
