@@ -72,6 +72,8 @@ _CLOSE_SECONDS = 40.0
 #: Seconds without a proof that there is no other AM attempt, after which there may be one.
 _OVERLAP_SECONDS = 30.0
 _CURRENT_SHARE = 0.8
+#: Seconds after a change of a pod until all are looked at: others change meanwhile.
+_REVIEW_SECONDS = 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -130,6 +132,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._sink: Sink = _ignore
         self._am_address = ""
         self._queued = ""
+        self._reviewing: asyncio.TimerHandle | None = None
         self._watch: ObjectWatch | None = None
         self._own_pod_watch: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -231,13 +234,19 @@ class KubernetesAllocator(EnlistingAllocator):
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
         self._drop_surplus()
-        asyncio.get_running_loop().call_soon(self._balance)  # with the demand of other roles: they may form a gang
+        asyncio.get_running_loop().call_soon(self._review)  # with the demand of other roles: they may form a gang
 
     def set_memory(self, role: str, memory: int) -> None:
         self._memory[role] = memory
 
-    def _balance(self) -> None:
-        """Create missing pods, and delete those that are not needed."""
+    def _review_soon(self) -> None:
+        """Look at all pods once for all that change until then."""
+        if self._reviewing is None:
+            self._reviewing = asyncio.get_running_loop().call_later(_REVIEW_SECONDS, self._review)
+
+    def _review(self) -> None:
+        """Create missing pods, delete those that are not needed, and note why others wait."""
+        self._reviewing = None
         if self._is_closing:
             return
         self._drop_surplus()
@@ -248,6 +257,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._table.pods[pod.name] = pod
             self.add_container(pod.name)  # its executor may enlist before its grant is seen here
             self._start(self._create(pod))
+        self._note_pending()
 
     def _drop_surplus(self) -> None:
         for pod in self._table.list_surplus():
@@ -311,7 +321,7 @@ class KubernetesAllocator(EnlistingAllocator):
         if pod is None:
             self._delete_unknown(change)
             if self._gangs.note_phase(name, change.content, is_deleted=is_deleted):
-                self._balance()
+                self._review_soon()
             return
         if is_deleted or pod_ends.has_executor_ended(change.content):
             self._end(pod, change.content)
@@ -323,7 +333,7 @@ class KubernetesAllocator(EnlistingAllocator):
             else:
                 pod.is_gated = pod_ends.is_gated(change.content)
                 pod.pending_reason = pod_ends.find_pending_reason(change.content)
-                self._note_pending()
+                self._review_soon()
         if pod.stage is PodStage.GRANTED and not pod.has_enlisted:
             self._note_start_failure(pod, pod_ends.find_start_failure(change.content))
 
@@ -341,7 +351,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._forget(pod)
             cause, lost = f"its node {pod.node} does not respond", EndConfirmation.UNCONFIRMED
             self.end_container(ContainerEnded(container=pod.name, cause=cause, blameless=True, confirmation=lost), self._sink)
-            self._balance()
+            self._review_soon()
 
     def _delete_unknown(self, change: ObjectChange) -> None:
         """Delete a pod that a request of the AM attempt before has created since."""
@@ -352,7 +362,7 @@ class KubernetesAllocator(EnlistingAllocator):
     def _grant(self, pod: TaskPod, node: str) -> None:
         pod.stage, pod.node = PodStage.GRANTED, node
         self._sink(Granted(container=pod.name, role=pod.role, host=node, memory=pod.memory))
-        if not any(each.stage in (PodStage.CREATING, PodStage.PENDING) for each in self._table.pods.values()):
+        if self._queued and not self._table.has_waiting():
             self._note_queued("")
 
     def _note_pending(self) -> None:
@@ -408,7 +418,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self.end_container(event, self._sink if pod.node else _ignore)
         for stranded in self._gangs.note_end(pod, content, self._table.pods.values()):
             self._drop(stranded)
-        self._balance()
+        self._review_soon()
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 

@@ -107,6 +107,10 @@ class PodTable:
             surplus += waiting[::-1][:excess] if excess > 0 else ()
         return surplus
 
+    def has_waiting(self) -> bool:
+        """Return True if any pod has no node yet."""
+        return any(pod.stage in _WAITING for pod in self.pods.values())
+
     def list_members(self, gang: Gang) -> Sequence[TaskPod]:
         """Return the pods of a gang."""
         return [pod for pod in self.pods.values() if pod.gang is gang]
