@@ -249,11 +249,16 @@ def start_in_thread(work: Callable[[], T], *, daemon: bool) -> asyncio.Future[T]
             result = work()
         except BaseException as caught:  # raised in the waiting coroutine
             error = caught
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, result, error)
+        call_on_loop(loop, settle, result, error)
 
     threading.Thread(target=report, name="worker", daemon=daemon).start()
     return done
+
+
+def call_on_loop(loop: asyncio.AbstractEventLoop, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Call a function on an event loop from a thread, unless the loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(partial(call, *args, **kwargs))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tony.errors import AttemptSupersededError, InfraError, StorageError
-from tony.linux.thread_pools import to_thread
+from tony.linux.thread_pools import call_on_loop, to_thread
 from tony.retry import Backoff
 from tony.schedulers.allocator_interface import Journal
 from tony.schedulers.job_store.job_store import JobStore, LogAppender
@@ -144,10 +144,7 @@ class ReplicatedJournal(Journal):
 
     def _on_durable_in_thread(self, durable: int) -> None:
         """Forward a report from the log's thread."""
-        try:
-            self._loop.call_soon_threadsafe(self._on_durable, durable)
-        except RuntimeError:  # the loop has ended
-            return
+        call_on_loop(self._loop, self._on_durable, durable)
 
     # --- on the loop ----------------------------------------------------------------------------------------------
 

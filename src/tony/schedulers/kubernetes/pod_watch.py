@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from tony.kube.api_client import ApiClient
 from tony.kube.errors import KubeError
 from tony.kube.object_watch import ObjectChange, ObjectWatch
 from tony.kube.resources import PODS
+from tony.linux.thread_pools import call_on_loop
 
 _log = logging.getLogger(__name__)
 
@@ -26,11 +26,10 @@ def start_pod_watch(
     """
     loop = asyncio.get_running_loop()
 
-    def call_on_loop(change: ObjectChange) -> None:
-        with contextlib.suppress(RuntimeError):  # it has ended
-            loop.call_soon_threadsafe(on_change, change)
+    def note(change: ObjectChange) -> None:
+        call_on_loop(loop, on_change, change)
 
-    watch = ObjectWatch(client, PODS, labels, call_on_loop, _log_trouble)
+    watch = ObjectWatch(client, PODS, labels, note, _log_trouble)
     threading.Thread(target=watch.run, name="pod-watch", daemon=True).start()
     return watch
 
