@@ -31,6 +31,7 @@ ROWS = (
     "lost_executors",
     "yarn_failures",
     "kubernetes",
+    "kubernetes_failures",
     "event_log",
     "hdfs_log",
     "portal_index",

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,12 +39,31 @@ class KubectlJob:
         resource: as `kubectl delete` takes it.
         label: of its pods, whose value is the job's name.
         build: name and program -> the object.
+        restarted: programs that begin again when one is killed.
     """
 
     title: str
     resource: str
     label: str
     build: Callable[[str, str], Object]
+    restarted: int = TASKS
+
+    @contextmanager
+    def running(self, cluster: SmallKubernetes, program: str) -> Iterator[str]:
+        """A job that was created; it is deleted."""
+        name = self._create(cluster, program)
+        try:
+            yield name
+        finally:
+            words = ("--cascade=foreground", "--wait", "--grace-period=1", "--ignore-not-found")
+            run_kubectl(cluster, "delete", self.resource, name, *words)
+
+    def _create(self, cluster: SmallKubernetes, program: str) -> str:
+        name = f"bench-{os.urandom(4).hex()}"
+        manifest = cluster.places.path / f"{name}.json"
+        manifest.write_text(json.dumps(self.build(name, program)))
+        run_kubectl(cluster, "apply", "-f", str(manifest))
+        return name
 
     def follow(self, cluster: SmallKubernetes, program: str) -> Figures:
         """Submit a job and follow it until each of its programs has printed its line; then delete it."""
@@ -102,19 +121,13 @@ def find_kinds(cluster: SmallKubernetes, stack: ExitStack) -> tuple[Sequence[Kub
     """
     if find_program("kubectl") is None:
         return (), ("nothing to compare with: python -m bench.kubernetes_baselines",)
-    kinds = [KubectlJob("Indexed Job", "job", "job-name", _build_indexed_job)]
+    kinds = [KubectlJob("Indexed Job", "job", "job-name", _build_indexed_job, restarted=1)]
     notes = []
-    starts: Mapping[str, tuple[Callable[[SmallKubernetes, ExitStack], None], KubectlJob]] = {
-        "jobset": (
-            _start_jobset,
-            KubectlJob(f"JobSet {JOBSET_VERSION}", "jobset", "jobset.sigs.k8s.io/jobset-name", _build_job_set),
-        ),
-    }
-    for name, (start, kind) in starts.items():
-        if find_program(name) is None:
-            notes.append(f"{kind.title} is not built: python -m bench.kubernetes_baselines {name}")
-            continue
-        start(cluster, stack)
+    kind = KubectlJob(f"JobSet {JOBSET_VERSION}", "jobset", "jobset.sigs.k8s.io/jobset-name", _build_job_set)
+    if find_program("jobset") is None:
+        notes.append(f"{kind.title} is not built: python -m bench.kubernetes_baselines jobset")
+    else:
+        _start_jobset(cluster, stack)
         kinds.append(kind)
     return kinds, notes
 
