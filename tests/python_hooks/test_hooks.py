@@ -11,6 +11,7 @@ import pytest
 import tony
 from tony.executor.program import stack_dump
 from tony.executor.program.program_environment import STACKS_SIGNAL, build_variables, find_folder
+from tony.schedulers.shipping import SOURCES
 
 #: Whether a program has the hook's file open.
 HAS_FILE = """\
@@ -168,6 +169,15 @@ def test_on_a_node_the_sources_are_next_to_the_compiled_archive(
     assert build_variables({}, None, hooks=False) == {}
     (tmp_path / "programs.zip").touch()
     assert find_folder() == f"{tmp_path}/programs.zip/tony/python_hooks"
+
+
+def test_in_a_pod_the_sources_are_in_the_same_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `code_archives` builds it for Kubernetes."""
+    archive = tmp_path / "tony.zip"
+    archive.touch()
+    for folder in ("cpython-311", SOURCES):
+        monkeypatch.setattr(tony, "__file__", f"{archive}/{folder}/tony/__init__.py")
+        assert find_folder() == f"{archive}/{SOURCES}/tony/python_hooks"
 
 
 def test_both_can_be_imported_from_a_zip_of_sources(tmp_path: Path) -> None:

@@ -321,8 +321,10 @@ STACKS_SIGNAL = signal.SIGRTMIN + 11
 _PATH = "PYTHONPATH"
 #: Set in processes of JAX: the hooks let `jax.distributed.initialize()` find the others.
 _JAX = "JAX_PROCESS_ID"
-#: On a node, tony's modules are in a zip for one version of Python; the zip of sources is next to it.
+#: On a node of YARN, tony's modules are in a zip for one version of Python; the zip of sources is next to it.
 _SOURCES = "programs.zip"
+#: In a pod all are in one zip: sources in this folder, next to those of versions of Python.
+_ARCHIVED_SOURCES = "sources"
 
 
 def build_variables(environment: Mapping[str, str], progress: str | None, *, hooks: bool) -> dict[str, str]:
@@ -348,5 +350,6 @@ def find_folder() -> str | None:
     root = Path(tony.__file__).parent.parent
     if root.is_dir():
         return str(root / "tony/python_hooks")
-    sources = root.parent / _SOURCES
-    return str(sources / "tony/python_hooks") if sources.is_file() else None
+    archive = root.parent
+    sources = archive / _ARCHIVED_SOURCES if archive.is_file() else archive / _SOURCES
+    return str(sources / "tony/python_hooks") if archive.is_file() or sources.is_file() else None
