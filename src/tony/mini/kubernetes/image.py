@@ -85,6 +85,8 @@ def write_python_image(path: Path, name: str) -> None:
     files |= {"/etc/passwd": _ACCOUNTS, "/etc/group": "root:x:0:\nuser:x:1000:\n"}
     # `/usr/bin` may have a command of one of these names: what is first on PATH decides.
     links = {f"/usr/local/bin/{each}": str(interpreter) for each in ("python", "python3")}
+    if os.path.islink("/bin"):
+        links["/bin"] = os.readlink("/bin")  # scripts begin with `#!/bin/sh`
     write_image(path, name, files, links=links)
 
 
