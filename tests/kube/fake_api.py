@@ -178,7 +178,8 @@ class FakeApi:
 def _split(path: str) -> tuple[str, str]:
     """Return the path of a kind, and the name of an object if there is one."""
     parts = path.split("/")
-    length = (5 if parts[1] == "api" else 6) if "namespaces" in parts else (4 if parts[1] == "api" else 5)
+    is_namespaced = "namespaces" in parts[:5] and len(parts) > 5 + (parts[1] == "apis")
+    length = (3 if parts[1] == "api" else 4) + 2 * is_namespaced
     return "/".join(parts[: length + 1]), unquote(parts[length + 1]) if len(parts) > length + 1 else ""
 
 

@@ -138,6 +138,11 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, messag
         load_cluster_access([write(tmp_path, text)])
 
 
+def test_a_kubeconfig_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(KubeconfigError, match=r"nowhere: no kubeconfig file: set KUBECONFIG"):
+        load_cluster_access([tmp_path / "nowhere"])
+
+
 def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "10.0.0.1,.local")

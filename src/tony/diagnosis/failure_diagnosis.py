@@ -6,11 +6,11 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tony.diagnosis.line_rules import find_words_rule, get_rule
+from tony.diagnosis.line_rules import find_rule, find_words_rule, get_rule
 from tony.diagnosis.rule import Rule
 from tony.diagnosis.rules.programs import LAST_LINE
 from tony.model.diagnosis import Diagnosis, EvidenceLine, FailureKind, LineMeaning
-from tony.model.failure import ClusterKill, ContainerFacts, FailureCause, FailureFacts
+from tony.model.failure import ClusterKill, ContainerFacts, FailureCause, FailureFacts, MessageFacts
 from tony.model.own_rule import OwnRule
 from tony.model.program_exit import CRASH_SIGNALS, ExitReason, ExitStatus
 
@@ -103,9 +103,17 @@ def diagnose(
     evidence = status.evidence if status else ()
     rule = get_rule(evidence[0].rule, own) if evidence else None
     found = _classify(cause, status, rule)
+    if cause is FailureCause.REFUSED and isinstance(facts, MessageFacts):
+        found = _classify_refusal(facts.message, found)
     if isinstance(facts, ContainerFacts) and facts.kill is ClusterKill.PREEMPTED:
         found = replace(found, kind=FailureKind.PREEMPTION)
     return replace(found, evidence=evidence, advice=found.advice or _choose_advice(found.kind, evidence))
+
+
+def _classify_refusal(message: str, found: Diagnosis) -> Diagnosis:
+    """Return what a rule knows about the scheduler's words, such as those about an image."""
+    rule = find_rule(message)
+    return replace(found, kind=rule.kind, advice=rule.advice) if rule and rule.advice else found
 
 
 def _choose_advice(kind: FailureKind, evidence: Sequence[EvidenceLine]) -> str:

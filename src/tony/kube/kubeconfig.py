@@ -84,7 +84,7 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
     """Return the cluster and user of a context.
 
     Args:
-        files: those that do not exist are passed over.
+        files: those that do not exist are passed over, unless all are missing.
         context: name of the context; empty: the current one.
         namespace: instead of that of the context.
 
@@ -94,8 +94,12 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
     sections, current = _merge(files)
     name = context or current
     shown = ", ".join(map(str, files))
+    if not any(file.exists() for file in files):
+        text = "no kubeconfig file: set KUBECONFIG, or scheduler.kubernetes.kubeconfig, to the one of your cluster"
+        raise KubeconfigError([Problem(key="", source=shown, message=text)])
     if not name:
-        raise KubeconfigError([Problem(key="", source=shown, message="there is no current context; name one")])
+        text = "there is no current context: set scheduler.kubernetes.context, or run kubectl config use-context NAME"
+        raise KubeconfigError([Problem(key="", source=shown, message=text)])
     found = _find(sections, "contexts", name, shown)
     cluster = _find(sections, "clusters", found.get_text("cluster"), shown)
     user_name = found.get_text("user")

@@ -64,6 +64,7 @@ class ApplicationStatus:
         result: outcome that the AM reported to the scheduler, or KILLED if a user killed the application through the
             scheduler; None if there is neither.
         given_up: the scheduler itself has failed the job: the AM's node was lost, or its container failed.
+        is_unstartable: the AM's container can never start, for the reason in `note`; with `given_up`.
         overdue: the time limit for which the scheduler itself killed it, as a sentence; empty if there was none.
         dialed_by: as `ContainerAllocator.dialed_by`.
     """
@@ -75,6 +76,7 @@ class ApplicationStatus:
     note: str = ""
     result: JobState | None = None
     given_up: bool = False
+    is_unstartable: bool = False
     overdue: str = ""
     dialed_by: str = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 
 import pytest
@@ -11,11 +12,13 @@ from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.pod_ends import (
     explain_am_end,
     explain_end,
+    find_am_failure,
     find_pending_reason,
     find_start_failure,
     has_executor_ended,
 )
 
+PULL = "image x cannot be pulled (see `image` and `pull_secrets`)"
 LIMIT = {"containers": [{"name": "tony", "resources": {"limits": {"memory": str(256 << 20)}}}]}
 
 
@@ -106,17 +109,73 @@ def test_a_pod_that_waits_has_the_words_of_the_scheduler() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("1 Insufficient memory, 2 Insufficient cpu.", "(see `memory`, `vcores`)"),
+        ("1 Insufficient nvidia.com/gpu.", "(see `gpus` and `resources`)"),
+        ("1 node(s) had untolerated taint {x: y}.", "(see `tolerations`)"),
+        ("1 node(s) didn't match Pod's node affinity/selector.", "(see `node_selector` and `node_label`)"),
+        ("1 node(s) didn't match pod affinity rules.", "(see `topology`)"),
+        ("1 node(s) didn't match pod anti-affinity rules.", "(see `spread`)"),
+    ],
+)
+def test_a_pod_that_waits_names_the_settings_that_decide_it(words: str, hint: str) -> None:
+    more = " no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful."
+    condition = {"type": "PodScheduled", "status": "False", "message": f"0/1 nodes are available: {words}{more}"}
+    shown = f"0/1 nodes are available: {words[:-1]} {hint}"
+    assert find_pending_reason({"status": {"conditions": [condition]}}) == shown
+
+
+@pytest.mark.parametrize(
     ("reason", "expected"),
     [
         ("ErrImageNeverPull", ("ErrImageNeverPull: no image x", False)),
-        ("ImagePullBackOff", ("ImagePullBackOff: no image x", True)),
+        ("ImagePullBackOff", (f"{PULL}: no image x", True)),
         ("ContainerCreating", None),
     ],
 )
 def test_a_container_that_cannot_start_is_found(reason: str, expected: tuple[str, bool] | None) -> None:
     waiting = {"reason": reason, "message": "no image x"}
-    pod = {"status": {"containerStatuses": [{"name": "tony", "state": {"waiting": waiting}}]}}
+    pod = {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": {"waiting": waiting}}]}}
     assert find_start_failure(pod) == expected
+
+
+def test_an_image_has_the_same_words_while_the_kubelet_pauses_between_tries() -> None:
+    def find(reason: str, message: str) -> object:
+        waiting = {"reason": reason, "message": message}
+        pod = {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": {"waiting": waiting}}]}}
+        return find_start_failure(pod)
+
+    expected = (f"{PULL}: not found", True)
+    assert find("ErrImagePull", "not found") == expected
+    assert find("ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: not found') == expected
+
+
+def test_an_image_without_python_never_starts() -> None:
+    message = 'unable to start container process: exec: "python3": executable file not found in $PATH: unknown'
+    ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": message}}
+    pod = {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": ended}]}}
+    assert find_start_failure(pod) == (
+        "image x cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later",
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "age", "is_given_up"),
+    [
+        ("ErrImageNeverPull", 1, True),
+        ("ErrImagePull", 59, False),
+        ("ErrImagePull", 61, True),
+        ("ContainerCreating", 900, False),
+    ],
+)
+def test_an_am_that_cannot_start_is_given_up(reason: str, age: float, *, is_given_up: bool) -> None:
+    """An image that cannot be pulled may be there a minute later."""
+    states = [{"name": "tony", "image": "x", "state": {"waiting": {"reason": reason}}}]
+    pod = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "status": {"containerStatuses": states}}
+    created = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp()
+    assert bool(find_am_failure(pod, created + age)) is is_given_up
 
 
 def test_an_init_container_that_cannot_start_is_named() -> None:

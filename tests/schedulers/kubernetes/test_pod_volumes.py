@@ -90,4 +90,6 @@ def test_missing_objects_are_found_before_pods_wait_for_them() -> None:
         found = find_missing_volumes(client, {"k": volumes, "r": {"/b": "pvc:none/x", "/e": "configMap:c"}})
         client.close()
     assert [(each.key, each.value) for each in found] == [("k", "pvc:none"), ("r", "configMap:c"), ("r", "pvc:none")]
-    assert len(server.requests) == 4
+    assert found[0].message == "namespace ml has no PersistentVolumeClaim none; known: data."
+    assert found[1].message == "namespace ml has no ConfigMap c; create it"
+    assert len(server.requests) == 5

@@ -206,6 +206,10 @@ def test_missing_rights_are_named(cluster: Cluster, spec: JobSpec, job: Prepared
     cluster.rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
     del cluster.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"]
     (problem,) = KubernetesSubmitter(job.home).check(spec)
+    assert (problem.key, problem.value) == ("scheduler.kubernetes.namespace", "ml")
+    assert "the cluster has no such namespace" in problem.message
+    cluster.api.objects["/api/v1/namespaces", "ml"] = {"metadata": {"name": "ml"}}
+    (problem,) = KubernetesSubmitter(job.home).check(spec)
     assert "kubectl -n ml create rolebinding tony --role=tony --serviceaccount=ml:tony" in problem.message
 
 

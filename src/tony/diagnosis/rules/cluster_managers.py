@@ -89,12 +89,24 @@ RULES = (
     ),
     Rule(
         name="kubernetes-image",
-        pattern=r"\b(ImagePullBackOff|ErrImagePull|InvalidImageName)\b",
+        pattern=r"\b(ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName)\b|\bimage \S+ cannot be pulled",
         kind=FailureKind.LAUNCH,
-        advice="check the name of the image, and that the cluster may pull it (imagePullSecrets)",
+        advice="check the name of the image, and that the cluster may pull it (pull_secrets)",
         source="kubernetes: pkg/kubelet/images/types.go",
-        examples=("Error: ImagePullBackOff",),
+        examples=(
+            "Error: ImagePullBackOff",
+            "image torch:2 cannot be pulled (see `image`): not found",
+        ),
         traps=("Pulling image busybox:1.36.1",),
+    ),
+    Rule(
+        name="image-without-python",
+        pattern=r"\bimage \S+ cannot be used: it has no python3\b",
+        kind=FailureKind.LAUNCH,
+        advice="use an image with Python 3.11 or later, such as python:3.12-slim",
+        source="tony itself",
+        examples=("image busybox cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later",),
+        traps=("python3 is not on the PATH",),
     ),
     Rule(
         name="kubernetes-resources",

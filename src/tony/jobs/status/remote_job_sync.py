@@ -352,6 +352,6 @@ async def _report_ended(
         if known != ended:
             write_summary(folder, known)
         return keep(folder, known)
-    if status.note and not folder.am_log.exists():
+    if status.note and not status.is_unstartable and not folder.am_log.exists():
         folder.am_log.write_text(f"{status.note}\n", encoding="utf-8")
     return await close_lost(folder, record, submitter, status)

@@ -1,4 +1,4 @@
-"""What a user and an AM may do in a namespace, compared with what tony needs. Pure, but for one request.
+"""What a user and an AM may do in a namespace, compared with what tony needs. Pure, but for a few requests.
 
 Source: `SelfSubjectRulesReview` in k8s.io/api/authorization/v1/types.go.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tony.errors import Problem
 from tony.kube.api_client import ApiClient, Object
-from tony.kube.resources import ROLE_BINDINGS, ROLES, RULES_REVIEWS, SERVICE_ACCOUNTS, ApiResource
+from tony.kube.errors import KubeApiError
+from tony.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, RULES_REVIEWS, SERVICE_ACCOUNTS, ApiResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,33 @@ def _grants(granted: Mapping[str, list[str]], rule: NeededRule, verb: str) -> bo
         return False
     needed = {"verbs": verb, "apiGroups": rule.group, "resources": rule.resource}
     return all({"*", value} & set(granted.get(key) or ()) for key, value in needed.items())
+
+
+def find_account_problem(client: ApiClient, account: str, further: Sequence[NeededRule]) -> Problem | None:
+    """Return that the service account of AMs does not exist, or its namespace does not; None without the right to look.
+
+    Args:
+        further: rules besides `AM_RULES`.
+    """
+    if not is_missing(client, SERVICE_ACCOUNTS, account):
+        return None
+    if is_missing(client, NAMESPACES, client.namespace):
+        text = "the cluster has no such namespace: correct `namespace`, or that of the context in the kubeconfig file"
+        return Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)
+    command = format_role_command(account, client.namespace, further)
+    text = f"namespace {client.namespace} has no such service account. Its administrator runs once: {command}"
+    return Problem(key="scheduler.kubernetes.service_account", value=account, message=text)
+
+
+def is_missing(client: ApiClient, resource: ApiResource, name: str) -> bool:
+    """Return True if an object does not exist; without the right to look it may well be there."""
+    try:
+        client.get(resource, name)
+    except KubeApiError as error:
+        if error.status != 403 and not error.is_missing:
+            raise
+        return error.is_missing
+    return False
 
 
 def build_account_objects(account: str, further: Sequence[NeededRule] = ()) -> Sequence[tuple[ApiResource, Object]]:

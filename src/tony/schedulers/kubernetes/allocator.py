@@ -60,8 +60,6 @@ from tony.schedulers.kubernetes.settings import read_settings
 
 #: Where the AM listens in its pod.
 _AM_PORT = 7070
-#: Seconds for which an image that cannot be pulled is waited for.
-_PULL_SECONDS = 60.0
 #: Seconds between two requests for what Kueue says.
 _QUEUE_SECONDS = 2.0
 #: Seconds beyond its grace for which a deleted pod is waited for; then its node may be lost.
@@ -393,7 +391,7 @@ class KubernetesAllocator(EnlistingAllocator):
         if failure and not failure[1]:
             self._give_up(pod)
         elif failure and not had_failed:
-            asyncio.get_running_loop().call_later(_PULL_SECONDS, self._give_up, pod)
+            asyncio.get_running_loop().call_later(pod_ends.PULL_SECONDS, self._give_up, pod)
 
     def _give_up(self, pod: TaskPod) -> None:
         if pod.start_failure and not pod.has_enlisted and self._table.pods.get(pod.name) is pod:
@@ -405,6 +403,8 @@ class KubernetesAllocator(EnlistingAllocator):
         return await super().enlist(container, process)
 
     def _end(self, pod: TaskPod, content: Object) -> None:
+        if pod.stage is not PodStage.ENDING and not pod.has_enlisted:
+            self._note_start_failure(pod, pod_ends.find_start_failure(content))
         self._forget(pod)
         found = pod_ends.explain_end(content)
         is_own = bool(pod.kill_reason)

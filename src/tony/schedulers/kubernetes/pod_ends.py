@@ -8,11 +8,12 @@ pkg/controller/jobs/pod/pod_controller.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tony.kube.api_client import Object
+from tony.kube.api_client import Object, parse_time
 from tony.linux.process import format_signal
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.launch_payload import CONTAINER_NAME
@@ -35,16 +36,33 @@ _CANNOT_START = frozenset(
         "CreateContainerConfigError",
         "CreateContainerError",
         "RunContainerError",
+        "StartError",
     }
 )
 #: The same, but they may pass: a registry that does not answer.
 _CANNOT_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
+#: What the kubelet puts before the error of the last try.
+_BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (?:\w+: )?')
+_NO_PYTHON = re.compile(r'exec: "python3": .*not found')
+#: What follows the scheduler's words about nodes: what it would gain by preemption.
+_PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate, )?preemption: .*")
+#: Words of the scheduler -> settings that decide it.
+_PLACEMENT_SETTINGS: Mapping[str, str] = {
+    "Insufficient memory": "`memory`",
+    "Insufficient cpu": "`vcores`",
+    "untolerated taint": "`tolerations`",
+    "node affinity/selector": "`node_selector` and `node_label`",
+    "pod anti-affinity rules": "`spread`",
+    "pod affinity rules": "`topology`",
+}
 #: Marks of an eviction that is the job's own fault.
 _OWN_STORAGE = ("ephemeral local storage usage exceeds", "Usage of EmptyDir volume")
 #: Messages of a taint of a node that does not answer, whose pods may still run.
 _LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 #: Condition that Kueue sets before it deletes a pod.
 _KUEUE_CONDITION = "TerminationTarget"
+#: Seconds for which an image that cannot be pulled is waited for.
+PULL_SECONDS = 60.0
 _MAX_CHARACTERS = 600
 
 
@@ -93,19 +111,47 @@ def find_pending_reason(pod: Object) -> str:
     condition = _find_condition(pod, "PodScheduled")
     if condition is None or condition.get("status") != "False":
         return ""
-    return clean_text(condition.get("message") or condition.get("reason") or "")
+    text = _PREEMPTION.sub("", clean_text(condition.get("message") or condition.get("reason") or ""))
+    settings = [name for words, name in _PLACEMENT_SETTINGS.items() if words in text]
+    if re.search(r"Insufficient [\w.-]+/", text):  # a device has the domain of its vendor
+        settings.append("`gpus` and `resources`")
+    return f"{text} (see {', '.join(settings)})" if settings else text
 
 
 def find_start_failure(pod: Object) -> tuple[str, bool] | None:
     """Return why a container cannot start, and whether that may pass; None if all may start."""
     for container in (*_list_init_containers(pod), _get_container(pod)):
-        waiting = container.get("state", {}).get("waiting") or {}
-        reason, message = waiting.get("reason", ""), clean_text(waiting.get("message") or "")
+        state = container.get("state", {})
+        found = state.get("waiting") or state.get("terminated") or {}
+        reason, message = found.get("reason", ""), clean_text(found.get("message") or "")
         if reason in _CANNOT_START | _CANNOT_PULL:
-            text = f"{reason}: {message}" if message else reason
+            text = _describe_start_failure(reason, message, container.get("image", ""))
             own = container.get("name") == CONTAINER_NAME
             return text if own else f"init container {container.get('name')}: {text}", reason in _CANNOT_PULL
     return None
+
+
+def _describe_start_failure(reason: str, message: str, image: str) -> str:
+    if reason in _CANNOT_PULL:
+        text = f"image {image} cannot be pulled (see `image` and `pull_secrets`)"
+        return f"{text}: {_BACK_OFF.sub('', message) or reason}"
+    if _NO_PYTHON.search(message):
+        return f"image {image} cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later"
+    return f"{reason}: {message}" if message else reason
+
+
+def find_am_failure(pod: Object, now: float) -> str:
+    """Return why the first container of an AM will never start; empty if it may.
+
+    Args:
+        now: seconds since 1970.
+    """
+    failure = find_start_failure(pod)
+    if failure is None:
+        return ""
+    why, may_pass = failure
+    is_new = now - parse_time(str(pod["metadata"]["creationTimestamp"])) < PULL_SECONDS
+    return "" if may_pass and is_new else why
 
 
 def has_succeeded(pod: Object) -> bool:

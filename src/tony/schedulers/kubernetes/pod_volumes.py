@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from tony.errors import Problem
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, ApiResource
+from tony.name_suggestions import format_known_names, suggest_names
+from tony.schedulers.kubernetes.access_rules import is_missing
 from tony.schedulers.kubernetes.pod_template import OWN_PATHS, normalize_path
 from tony.units import parse_size
 
@@ -123,21 +126,21 @@ def find_missing_volumes(client: ApiClient, places: Mapping[str, Mapping[str, ob
     missing = {
         (kind, name)
         for kind, name in {(source.kind, source.name) for _, source in found if source.name}
-        if _is_missing(client, _RESOURCES[kind], name)
+        if is_missing(client, _RESOURCES[kind], name)
     }
+    texts = {(kind, name): _describe_missing(client, _RESOURCES[kind], name) for kind, name in sorted(missing)}
     problems = {
-        Problem(key=key, value=f"{source.kind}:{source.name}", message=f"namespace {client.namespace} has none.")
+        Problem(key=key, value=f"{source.kind}:{source.name}", message=texts[source.kind, source.name])
         for key, source in found
         if (source.kind, source.name) in missing
     }
     return sorted(problems, key=lambda problem: (problem.key, problem.value))
 
 
-def _is_missing(client: ApiClient, resource: ApiResource, name: str) -> bool:
-    try:
-        client.get(resource, name)
-    except KubeApiError as error:
-        if error.status != 403 and not error.is_missing:  # without the right to look it may well be there
-            raise
-        return error.is_missing
-    return False
+def _describe_missing(client: ApiClient, resource: ApiResource, name: str) -> str:
+    text = f"namespace {client.namespace} has no {resource.kind} {name}"
+    claims: Sequence[str] = ()
+    with contextlib.suppress(KubeApiError):  # no right to list them
+        if resource is PERSISTENT_VOLUME_CLAIMS:
+            claims = [str(each["metadata"]["name"]) for each in client.list(resource, metadata_only=True).items]
+    return f"{text}; {suggest_names(name, claims, format_known_names(claims) if claims else 'create it')}"

@@ -17,11 +17,12 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from tony import clock
 from tony.errors import ConfigError, Problem, SchedulerError
 from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.kubeconfig import KubeconfigError
-from tony.kube.resources import JOBS, PODS, SECRETS, SERVICE_ACCOUNTS
+from tony.kube.resources import JOBS, PODS, SECRETS
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.job_spec import JobSpec
@@ -44,8 +45,8 @@ from tony.schedulers.kubernetes.access_rules import (
     KUEUE_RULES,
     POD_GROUP_RULES,
     NeededRule,
+    find_account_problem,
     find_missing_rules,
-    format_role_command,
 )
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client
@@ -205,6 +206,8 @@ class KubernetesSubmitter(Submitter):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         pod = _find_running_pod(pods)
         note = _describe_pending(pod) if pod else ""
+        if pod and not am.address and (failure := pod_ends.find_am_failure(pod, clock.wall())):
+            return ApplicationStatus(alive=False, note=failure, given_up=True, is_unstartable=True)
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
 
     async def fetch(self, folder: JobFolder) -> None:
@@ -302,15 +305,8 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
     rules, problems = _find_gang_needs(client, spec, settings)
     if problems:
         return problems
-    try:
-        client.get(SERVICE_ACCOUNTS, settings.service_account)
-    except KubeApiError as error:
-        if error.is_missing:
-            command = format_role_command(settings.service_account, client.namespace, rules)
-            text = f"namespace {client.namespace} has no such service account. Its administrator runs once: {command}"
-            return [Problem(key="scheduler.kubernetes.service_account", value=settings.service_account, message=text)]
-        if error.status != 403:  # it may well be there
-            raise
+    if problem := find_account_problem(client, settings.service_account, rules):
+        return [problem]
     roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
     places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
     places |= {"scheduler.kubernetes.staging": {"/staging": settings.staging}} if settings.staging else {}
