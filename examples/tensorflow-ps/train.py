@@ -14,6 +14,8 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+from checkpoints import Checkpoints
+
 BATCH = 64
 HIDDEN = 96
 RATE = 0.2
@@ -22,10 +24,11 @@ RATE = 0.2
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--checkpoints", default="", help="where to keep them, see checkpoints.py; none if empty")
     options = parser.parse_args()
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type == "chief":
-        train(resolver, options.steps)
+        train(resolver, options.steps, Checkpoints(options.checkpoints) if options.checkpoints else None)
     else:
         serve(resolver)
 
@@ -40,8 +43,10 @@ def serve(resolver: tf.distribute.cluster_resolver.TFConfigClusterResolver) -> N
     server.join()
 
 
-def train(resolver: tf.distribute.cluster_resolver.TFConfigClusterResolver, steps: int) -> None:
-    """The chief: create the weights, hand out the steps, judge the result."""
+def train(
+    resolver: tf.distribute.cluster_resolver.TFConfigClusterResolver, steps: int, kept: Checkpoints | None
+) -> None:
+    """The chief: create the weights or read them, hand out the steps, judge the result."""
     strategy = tf.distribute.ParameterServerStrategy(resolver)  # returns when all the servers are there
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     train_x, test_x, train_y, test_y = load_data()
@@ -52,6 +57,12 @@ def train(resolver: tf.distribute.cluster_resolver.TFConfigClusterResolver, step
         second = tf.Variable(tf.random.stateless_normal((HIDDEN, 10), seed=(1, 2), stddev=0.1))
         second_bias = tf.Variable(tf.zeros((10,)))
     weights = (first, first_bias, second, second_bias)
+    done = kept.steps()[-1] if kept and kept.steps() else 0
+    if done:
+        with kept.reading(done) as folder, np.load(folder / "weights.npz") as arrays:
+            for weight, array in zip(weights, arrays.values(), strict=True):
+                weight.assign(array)
+        print(f"chief:0: continues from step {done}", flush=True)
 
     def logits_of(images: tf.Tensor) -> tf.Tensor:
         return tf.nn.relu(images @ first + first_bias) @ second + second_bias
@@ -71,12 +82,15 @@ def train(resolver: tf.distribute.cluster_resolver.TFConfigClusterResolver, step
         return loss
 
     batches = iter(coordinator.create_per_worker_dataset(local_batches))
-    for begin in range(0, steps, 100):
+    for begin in range(done, steps, 100):
         count = min(100, steps - begin)
         losses = [coordinator.schedule(train_step, args=(batches,)) for _ in range(count)]
         coordinator.join()  # raises what a step raised
         mean = np.mean(coordinator.fetch(losses))
         print(f"chief:0: step {begin + count}/{steps}, loss {mean:.3f}", flush=True)
+        if kept:
+            with kept.writing(begin + count) as folder:
+                np.savez(folder / "weights.npz", *(weight.numpy() for weight in weights))
 
     right = tf.argmax(logits_of(tf.constant(test_x)), axis=1) == test_y
     share = tf.reduce_mean(tf.cast(right, tf.float32))

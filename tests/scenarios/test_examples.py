@@ -90,7 +90,7 @@ def test_pytorch(lab: Lab) -> None:
     """Two DDP ranks under another interpreter than ours."""
     if not has_torch():
         pytest.skip(f"{DEBIAN_PYTHON} has no torch and scikit-learn (Debian's python3-torch, python3-sklearn)")
-    _, printed, _ = run(lab, "pytorch-ddp")
+    _, printed, _ = run(lab, "pytorch-ddp", "--set", f"python={DEBIAN_PYTHON}")
     assert accuracy(printed) > 90
 
 
@@ -251,7 +251,7 @@ def test_pytorch_continues(lab: Lab) -> None:
     """Two ranks, under another interpreter than ours; both read the checkpoint."""
     if not has_torch():
         pytest.skip(f"{DEBIAN_PYTHON} has no torch and scikit-learn (Debian's python3-torch, python3-sklearn)")
-    printed, kept = run_twice(lab, "pytorch-ddp", "--param", "epochs=3")
+    printed, kept = run_twice(lab, "pytorch-ddp", "--param", "epochs=3", "--set", f"python={DEBIAN_PYTHON}")
     assert kept == {"step-00000001", "step-00000002", "step-00000003"}
     assert "rank 0: continues after epoch 1" in printed
     assert "rank 1: continues after epoch 1" in printed
