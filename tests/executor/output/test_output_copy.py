@@ -72,7 +72,7 @@ class Program:
 
 
 async def test_all_output_of_all_attempts_is_copied(tmp_path: Path, receiver: Receiver) -> None:
-    """Also if nobody reads while the program runs; then the rest comes at the end."""
+    """Without a reader while the program runs, the rest comes at the end."""
     program, end_message = Program(tmp_path), tmp_path / "end"
     copy = OutputCopy(program.readers, program.writer, {"out": receiver.writing}, str(end_message))
     copy.start()

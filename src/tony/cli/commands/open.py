@@ -67,7 +67,7 @@ def _serve_portal(home: Home, announce: Callable[[str], None]) -> None:
 
     def start(address: str) -> None:
         Thread(target=announce, args=(address,), daemon=True).start()
-        warn("Serving until Ctrl-C; the job is not affected.")
+        warn("serving until Ctrl-C, which does not stop the job")
 
     asyncio.run(run(home, ListenOptions(), start))
 
