@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.lab import until
-from tests.kubernetes_build import wait_for_software
 from tests.kubernetes.lab import AM_PART, KubernetesLab
+from tests.kubernetes_build import wait_for_software
 from tony.kube.errors import KubeError
 from tony.kube.resources import NODES
 from tony.linux.process import name, with_marker

@@ -215,7 +215,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._end(pod, found.get(pod.name, {"metadata": {"name": pod.name}}))
         for pod in [pod for pod in self._table.pods.values() if not pod.has_enlisted]:
             if find_am_address(found[pod.name]) != self._am_address:
-                self._give_up_unreachable(pod)
+                self._replace(pod, "its executor knows only the address of the previous application master")
         for pod in self._table.pods.values():
             self._note_deletion(pod, found[pod.name])
         self._has_recovered = True
@@ -223,11 +223,11 @@ class KubernetesAllocator(EnlistingAllocator):
             self._start(self._requests.delete_orphan(name))
         return [*self._table.pods]
 
-    def _give_up_unreachable(self, pod: TaskPod) -> None:
-        """End a pod whose executor asks the AM at an old address for its task; it is deleted as an orphan."""
+    def _replace(self, pod: TaskPod, cause: str, confirmation: EndConfirmation = EndConfirmation.ENDED) -> None:
+        """Replace a pod that is of no use; it is deleted as an orphan."""
         self._forget(pod)
-        cause = "its executor knows only the address of the previous application master"
-        self.end_container(ContainerEnded(container=pod.name, cause=cause, blameless=True), self._sink)
+        event = ContainerEnded(container=pod.name, cause=cause, blameless=True, confirmation=confirmation)
+        self.end_container(event, self._sink)
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
@@ -299,10 +299,7 @@ class KubernetesAllocator(EnlistingAllocator):
         return await self._requests.create(body, lambda: pod.stage is PodStage.CREATING)
 
     async def _create_pod_group(self, gang: Gang) -> bool:
-        def is_needed() -> bool:
-            return any(pod.stage is PodStage.CREATING for pod in self._table.list_members(gang))
-
-        return await self._pod_groups.create(gang, is_needed)
+        return await self._pod_groups.create(gang, lambda: self._table.is_creating(gang))
 
     def _forget(self, pod: TaskPod) -> None:
         pod.stage = PodStage.ENDING  # it is no longer to be created
@@ -346,9 +343,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def _give_up_lost(self, pod: TaskPod) -> None:
         if self._table.pods.get(pod.name) is pod:
-            self._forget(pod)
-            cause, lost = f"its node {pod.node} does not respond", EndConfirmation.UNCONFIRMED
-            self.end_container(ContainerEnded(container=pod.name, cause=cause, blameless=True, confirmation=lost), self._sink)
+            self._replace(pod, f"its node {pod.node} does not respond", EndConfirmation.UNCONFIRMED)
             self._review_soon()
 
     def _delete_unknown(self, change: ObjectChange) -> None:
@@ -441,9 +436,6 @@ class KubernetesAllocator(EnlistingAllocator):
             loop.call_at(release_at, self._kill, container, f"its executor did not exit within {timeout:g} s")
 
     def kill(self, container: str, reason: str) -> None:
-        self._kill(container, reason)
-
-    def _kill(self, container: str, reason: str) -> None:
         pod = self._table.pods.get(container)
         if pod and not pod.kill_reason:
             pod.stage, pod.kill_reason = PodStage.ENDING, reason
@@ -471,7 +463,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._is_closing = True
         self._sink = _ignore
         for name in [*self._table.pods]:
-            self._kill(name, "the job has ended")
+            self.kill(name, "the job has ended")
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 while self._table.pods or self._tasks:

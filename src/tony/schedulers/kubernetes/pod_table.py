@@ -111,6 +111,10 @@ class PodTable:
         """Return True if any pod has no node yet."""
         return any(pod.stage in _WAITING for pod in self.pods.values())
 
+    def is_creating(self, gang: Gang) -> bool:
+        """Return True if pods of a gang are still to be created."""
+        return any(pod.stage is PodStage.CREATING for pod in self.list_members(gang))
+
     def list_members(self, gang: Gang) -> Sequence[TaskPod]:
         """Return the pods of a gang."""
         return [pod for pod in self.pods.values() if pod.gang is gang]
