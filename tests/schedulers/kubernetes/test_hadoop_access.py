@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,7 @@ from tony.schedulers.kubernetes.hadoop_access import (
     list_variables,
 )
 from tony.storage.cache.object_cache import Cache
+from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 SECRETS = "/api/v1/namespaces/ml/secrets"
@@ -61,7 +63,7 @@ def prepare(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
         monkeypatch.setenv("HADOOP_USER_NAME", "ann")
 
-        def prepare(**settings: object) -> PreparedJob:
+        def prepare(**settings: Any) -> PreparedJob:
             given = {**cluster.settings, "file_systems": [uri], **settings}
             spec = replace(build_two_roles(), scheduler="kubernetes", scheduler_settings=given)
             made = build_prepared_job(tmp_path / "home", spec)
@@ -174,7 +176,7 @@ def test_a_pod_fetches_a_file_unless_it_has_changed(tmp_path: Path, pod: Callabl
         address = hdfs.url.removeprefix("http://")
         settings = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": address}
         pod(build_access(settings))
-        with closing(hadoop_access.HdfsFiles(build_access(settings).create_clients())) as files:
+        with closing(HdfsFiles(build_access(settings).create_clients())) as files:
             timestamp = files.stat("hdfs:///x").timestamp  # type: ignore[union-attr]
         place = InPlace(address="hdfs://nn:8020/x", timestamp=timestamp)
         item = StagedItem(digest="a" * 64, size=10, name="x", placement=Placement.FILE, in_place=place)

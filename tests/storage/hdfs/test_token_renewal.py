@@ -11,6 +11,7 @@ import pytest
 from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop.configuration import Configuration
+from tony.hadoop.errors import HadoopError
 from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.rpc import Token
 from tony.storage.hdfs import token_renewal
@@ -70,7 +71,7 @@ async def test_a_server_that_does_not_respond_is_asked_again(monkeypatch: pytest
         async def fail_first(self: TokenRenewal, service: object) -> float:
             if failures:
                 failures.pop()
-                raise token_renewal.HadoopError("no KDC responds")
+                raise HadoopError("no KDC responds")
             return await renew(self, service)  # type: ignore[arg-type]
 
         monkeypatch.setattr(TokenRenewal, "_renew", fail_first)

@@ -154,7 +154,7 @@ def _build_lost_report(
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
     note += _read_supervisor_note(folder)
     if status and status.is_unstartable:
-        return end_report(report, _build_start_failure(report, status.note, ended), at=ended)
+        return end_report(report, _build_start_failure(report, status.note, ended), at=ended, note="")
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause=FailureCause.AM_LOST,

@@ -433,7 +433,7 @@ class KubernetesAllocator(EnlistingAllocator):
         loop = asyncio.get_running_loop()
         if (release_at := loop.time() + timeout) < pod.release_at:
             pod.release_at = release_at
-            loop.call_at(release_at, self._kill, container, f"its executor did not exit within {timeout:g} s")
+            loop.call_at(release_at, self.kill, container, f"its executor did not exit within {timeout:g} s")
 
     def kill(self, container: str, reason: str) -> None:
         pod = self._table.pods.get(container)
