@@ -7,6 +7,7 @@ asked. A schedule is a number: what is random follows from it, but for the order
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -34,12 +35,14 @@ from tony.retry import Backoff
 from tony.schedulers.job_store import event_log_replication, piece_log, record_download, record_publisher
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
-from tony.schedulers.kubernetes import own_pod, pod_requests
+from tony.schedulers.kubernetes import own_pod, pod_groups, pod_requests
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE
 
 #: Seconds for one schedule: far more than any takes on a loaded machine.
 CEILING = 120.0
 FAULT_RATES = (0.0, 0.0, 0.03, 0.1, 0.25)
+#: What starts gangs: PodGroups, nothing, or Kueue, whose groups have places.
+GANGS: Sequence[Mapping[str, str]] = ({}, {"gang": "none"}, {"queue": "users"})
 FAST = Backoff(first=0.003, most=0.05, jitter=0.5)
 
 
@@ -47,7 +50,7 @@ FAST = Backoff(first=0.003, most=0.05, jitter=0.5)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between attempts are short: what is tested is their order."""
     monkeypatch.setattr(am, "RpcServer", RecordedServer)
-    for module in (object_watch, own_pod, pod_requests, api_client, piece_log):
+    for module in (object_watch, own_pod, pod_groups, pod_requests, api_client, piece_log):
         monkeypatch.setattr(module, "_BACKOFF", FAST)
     for module in (event_log_replication, record_publisher):
         monkeypatch.setattr(module, "STORE_BACKOFF", FAST)
@@ -66,7 +69,10 @@ def create_job(chance: Random) -> JobSpec:
     """Return a random job whose time limits do not slow the test down."""
     spec = random_job(chance)
     roles = {name: replace(role, timeout_after=None, stop_grace=0.0) for name, role in spec.roles.items()}
-    return replace(spec, scheduler="kubernetes", roles=roles, timeouts=Timeouts(), backoff=0.01)
+    settings = chance.choice(GANGS)
+    return replace(
+        spec, scheduler="kubernetes", scheduler_settings=settings, roles=roles, timeouts=Timeouts(), backoff=0.01
+    )
 
 
 async def disturb(cluster: InProcessCluster, chance: Random) -> None:

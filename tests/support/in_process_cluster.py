@@ -146,6 +146,7 @@ class InProcessCluster:
     def __init__(self, folder: Path, spec: JobSpec, chance: Random, fault_rate: float) -> None:
         self._folder, self.spec, self._chance = folder, spec, chance
         self.api = FakeApi()
+        self.api.optional = {"scheduling.k8s.io": {"v1alpha2": ("podgroups",)}}
         self.faults = ApiFaults(self.api, chance, fault_rate)
         self.credentials = make_credentials(tls=True)
         self.executors: dict[str, PodExecutor] = {}
