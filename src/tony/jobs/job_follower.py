@@ -16,6 +16,7 @@ from tony.errors import (
     InfraError,
     NoClusterError,
     StorageError,
+    TonyError,
     get_first_line,
     raise_first_error,
 )
@@ -106,7 +107,7 @@ async def _renew_tokens(home: Home, record: JobRecord, notice: Callable[[str], N
     try:
         submitter = registry.load_submitter(home, record)
         await submitter.renew_tokens(home.job(record.job_id), notice)
-    except InfraError as error:
+    except TonyError as error:
         notice(f"the job's tokens are not renewed: {get_first_line(error)}")
 
 

@@ -87,3 +87,13 @@ async def test_tokens_are_cancelled() -> None:
         assert files.cancelled == []
         await cancel_tokens(tokens, [tokens.files])
         assert files.cancelled == ["ann"]
+
+
+async def test_a_setting_that_is_missing_does_not_end_the_caller() -> None:
+    files, troubles = FakeNameNode(), list[str]()
+    async with serve(files) as (own, tokens):
+        given = {"fs.defaultFS": own.files.uri, "hadoop.security.authentication": "kerberos"}
+        configuration = Configuration.load(None, {}, given=given)
+        secure = HdfsClients.from_configuration(configuration, {}, TokenCredentials())
+        await TokenRenewal(secure, tokens, troubles.append).run([own.files])
+    assert "dfs.namenode.kerberos.principal" in troubles[0]

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from tony import clock
-from tony.errors import InfraError
+from tony.errors import InfraError, UserError
 from tony.hadoop.configuration.service_addresses import NameService
 from tony.hadoop.errors import AccessControlError, HadoopError, InvalidTokenError
 from tony.hadoop.hdfs.namenode_rpc import create_name_node
@@ -50,7 +50,7 @@ class TokenRenewal:
         while True:
             try:
                 expires = await to_thread(lambda: asyncio.run(self._renew(service)))
-            except (AccessControlError, InvalidTokenError) as error:
+            except (AccessControlError, InvalidTokenError, UserError) as error:  # waiting does not help
                 return self._report(service, error)
             except InfraError as error:  # a KDC or a NameNode does not respond, or the ticket has expired
                 self._report(service, error)
