@@ -42,8 +42,7 @@ def test_two_gangs_that_do_not_both_fit_run_one_after_the_other(lab: KubernetesL
     jobs = [lab.detach(lab.roles(GATE, roles)) for _ in range(2)]
 
     def find_waiting() -> str:
-        notes = {job: " ".join(task["note"] for task in lab.status(job)["tasks"]) for job in jobs}
-        return next((job for job in jobs if f"Insufficient {slot}" in notes[job]), "")
+        return next((job for job in jobs if f"Insufficient {slot}" in (lab.status(job)["waiting"] or "")), "")
 
     second = until(find_waiting, "one of them waits, in the scheduler's words")
     (first,) = set(jobs) - {second}
