@@ -18,6 +18,7 @@ from tony.config.files.site_policy import read_sites
 from tony.config.load import load
 from tony.frameworks.registry import names
 from tony.model.failure import Failure
+from tony.model.file_entry import is_archive
 from tony.model.job_report import JobReport, TaskReport
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,8 @@ def test_a_toml_sample_loads(tmp_path: Path, text: str) -> None:
     (tmp_path / values.get("source", ".")).mkdir(exist_ok=True)
     for entry in values.get("files", ()):
         (tmp_path / re.split("::|#", entry)[0]).touch()
+    if is_archive(values.get("python", "")):
+        (tmp_path / values["python"]).touch()
     resolved = load(path, environ={}, cwd=tmp_path, site_files=[], sets=[] if "command" in values else ["command=true"])
     assert resolved.spec.framework in names()
 
