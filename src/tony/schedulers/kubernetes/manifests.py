@@ -38,12 +38,12 @@ from tony.schedulers.kubernetes.launch_payload import (
     build_piece_name,
 )
 from tony.schedulers.kubernetes.object_upload import OBJECTS_ANNOTATION, format_digests
+from tony.schedulers.kubernetes.pod_command import build_pod_command
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
-from tony.schedulers.shipping import SOURCES
 
 Object = dict[str, Any]
 
@@ -72,30 +72,6 @@ _LOST_NODE_TOLERATIONS = [
 ]
 #: The change of a Job that starts it.
 RELEASE: Mapping[str, Any] = {"metadata": {"labels": {SUBMISSION_LABEL: None}}, "spec": {"suspend": False}}
-#: Joins the pieces of tony's archive, checks their digest, and runs `main()` of a module in it. Must parse under any
-#: Python 3, so that an old one can be replaced, or report itself.
-_BOOT = f"""\
-import gc, hashlib, os, sys
-if sys.version_info < (3, 11):
-    for name in "python3.14", "python3.13", "python3.12", "python3.11":
-        try:
-            os.execvp(name, [name] + open("/proc/self/cmdline").read().split("\\0")[1:-1])
-        except OSError:
-            pass
-    sys.exit("tony: the image needs Python 3.11 or later; its python3 is " + sys.version.split()[0])
-gc.disable()
-objects, work, digest, count, module = sys.argv[1:6]
-data = b"".join(open(objects + "/" + digest + "." + str(n), "rb").read() for n in range(int(count)))
-if hashlib.sha256(data).hexdigest() != digest:
-    sys.exit("tony: its archive in the cluster is damaged: delete the ConfigMaps tony-" + digest[:40] + "-*")
-path = work + "/tony.zip"
-with open(path, "wb") as file:
-    file.write(data)
-del data, sys.argv[1:6]
-os.chdir(work)
-sys.path[:0] = [path + "/" + sys.implementation.cache_tag, path + "/{SOURCES}"]
-sys.exit(__import__(module, fromlist=["main"]).main())
-"""
 
 
 def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[str, int]) -> Object:
@@ -109,7 +85,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     pod = _build_pod_spec(record, settings, own, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
     container = pod["containers"][0]
     container["image"] = settings.image
-    container["command"] = _build_command(runtime, AM_MODULE)
+    container["command"] = build_pod_command(runtime, AM_MODULE)
     container["resources"]["requests"]["cpu"] = _AM_CPU
     # The kubelet starts an AM again, in the same pod, that neither succeeded nor failed its job.
     container["restartPolicy"] = "Never"
@@ -185,7 +161,7 @@ def build_task_pod(
     if claim:
         container["env"].append({"name": STAGING_SETTING, "value": str(claim)})
     container["image"] = own.image or settings.image
-    container["command"] = _build_command(runtime, EXECUTOR_MODULE)
+    container["command"] = build_pod_command(runtime, EXECUTOR_MODULE)
     container["env"].append({"name": AM_ADDRESS, "value": am_address})
     if not settings.pod_logs:
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})
@@ -222,7 +198,7 @@ def build_staging_pod(
     pod = _build_pod_spec(record, settings, _add_claim(own, claim, is_read_only=False), resources, dict([runtime]))
     container = pod["containers"][0]
     container["image"] = settings.image
-    container["command"] = [*_build_command(runtime, RECEIVER_MODULE), str(claim.path)]
+    container["command"] = [*build_pod_command(runtime, RECEIVER_MODULE), str(claim.path)]
     container["resources"]["requests"]["cpu"] = _AM_CPU
     pod["automountServiceAccountToken"] = False
     labels = build_labels(record.job_id, STAGING_PART)
@@ -335,11 +311,6 @@ def _build_affinity(own: PodSettings, labels: Mapping[str, str], excluded: Seque
         others = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": _HOST_LABEL}
         affinity["podAntiAffinity"] = {_REQUIRED: [others]}
     return affinity
-
-
-def _build_command(runtime: tuple[str, int], module: Sequence[str]) -> list[str]:
-    digest, count = runtime
-    return ["python3", "-I", "-S", "-c", _BOOT, str(OBJECTS), str(WORK), digest, str(count), *module]
 
 
 def _build_field(name: str, path: str) -> Object:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.schedulers.kubernetes import manifests
+from tony.schedulers.kubernetes import pod_command
 from tony.schedulers.shipping import code_archives
 from tony.storage.cache.object_cache import Cache
 
@@ -32,9 +32,9 @@ class Pod:
             (self.objects / f"{stored.digest}.{number}").write_bytes(part)
 
     def run(self, monkeypatch: pytest.MonkeyPatch) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(manifests, "OBJECTS", self.objects)
-        monkeypatch.setattr(manifests, "WORK", self.work)
-        _, *words = manifests._build_command((self.digest, 2), MODULE)
+        monkeypatch.setattr(pod_command, "OBJECTS", self.objects)
+        monkeypatch.setattr(pod_command, "WORK", self.work)
+        _, *words = pod_command.build_pod_command((self.digest, 2), MODULE)
         return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
 
 
@@ -56,7 +56,7 @@ def test_compiled_modules_are_run_by_the_python_that_submitted(pod: Pod, monkeyp
 
 
 def test_sources_are_run_by_another_python(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "_BOOT", manifests._BOOT.replace("sys.implementation.cache_tag", "'another'"))
+    monkeypatch.setattr(pod_command, "_BOOT", pod_command._BOOT.replace("sys.implementation.cache_tag", "'another'"))
     done = pod.run(monkeypatch)
     assert done.stdout.startswith(str(pod.work / "tony.zip/sources/tony/am/run.py")), done.stderr
 
@@ -69,6 +69,8 @@ def test_a_damaged_archive_is_not_run(pod: Pod, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_old_python_is_named(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "_BOOT", manifests._BOOT.replace("(3, 11)", "(9, 0)").replace("os.execvp(", "os.x("))
-    monkeypatch.setattr(manifests, "_BOOT", manifests._BOOT.replace("except OSError", "except AttributeError"))
+    monkeypatch.setattr(
+        pod_command, "_BOOT", pod_command._BOOT.replace("(3, 11)", "(9, 0)").replace("os.execvp(", "os.x(")
+    )
+    monkeypatch.setattr(pod_command, "_BOOT", pod_command._BOOT.replace("except OSError", "except AttributeError"))
     assert "the image needs Python 3.11 or later; its python3 is 3." in pod.run(monkeypatch).stderr

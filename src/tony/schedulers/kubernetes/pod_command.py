@@ -1,0 +1,44 @@
+"""The command of a pod: it runs a module of tony's archive, whose pieces are in a volume. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tony.schedulers.kubernetes.launch_payload import OBJECTS, WORK
+from tony.schedulers.shipping import SOURCES
+
+#: Joins the pieces of tony's archive, checks their digest, and runs `main()` of a module in it. Must parse under any
+#: Python 3, so that an old one can be replaced, or report itself.
+_BOOT = f"""\
+import gc, hashlib, os, sys
+if sys.version_info < (3, 11):
+    for name in "python3.14", "python3.13", "python3.12", "python3.11":
+        try:
+            os.execvp(name, [name] + open("/proc/self/cmdline").read().split("\\0")[1:-1])
+        except OSError:
+            pass
+    sys.exit("tony: the image needs Python 3.11 or later; its python3 is " + sys.version.split()[0])
+gc.disable()
+objects, work, digest, count, module = sys.argv[1:6]
+data = b"".join(open(objects + "/" + digest + "." + str(n), "rb").read() for n in range(int(count)))
+if hashlib.sha256(data).hexdigest() != digest:
+    sys.exit("tony: its archive in the cluster is damaged: delete the ConfigMaps tony-" + digest[:40] + "-*")
+path = work + "/tony.zip"
+with open(path, "wb") as file:
+    file.write(data)
+del data, sys.argv[1:6]
+os.chdir(work)
+sys.path[:0] = [path + "/" + sys.implementation.cache_tag, path + "/{SOURCES}"]
+sys.exit(__import__(module, fromlist=["main"]).main())
+"""
+
+
+def build_pod_command(runtime: tuple[str, int], module: Sequence[str]) -> list[str]:
+    """Return the command of a pod.
+
+    Args:
+        runtime: digest and number of pieces of tony's archive.
+        module: and its arguments.
+    """
+    digest, count = runtime
+    return ["python3", "-I", "-S", "-c", _BOOT, str(OBJECTS), str(WORK), digest, str(count), *module]
