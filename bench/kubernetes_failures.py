@@ -110,7 +110,7 @@ def _is_program(pid: int) -> bool:
 
 
 def _wait_for_programs(count: int, others: Collection[int] = ()) -> tuple[set[int], int]:
-    """Wait until so many programs run that are not among `others`; return them, and when that was seen."""
+    """Wait for programs that are not among `others`; return them, and when all were seen."""
 
     def look() -> set[int] | None:
         time.sleep(_PAUSE)
