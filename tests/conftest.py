@@ -106,9 +106,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
-        if group_of(item) == "shared-kubernetes" and KUBERNETES_LAST in os.environ:
-            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS + 300))  # the first one waits for the build
     items.sort(key=lambda item: rank_of(group_of(item)))
+    first = next((item for item in items if group_of(item) == "shared-kubernetes"), None)
+    if first and KUBERNETES_LAST in os.environ:
+        first.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS + 300))  # it waits for the build
 
 
 def is_named(config: pytest.Config) -> bool:

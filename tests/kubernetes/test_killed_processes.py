@@ -1,4 +1,4 @@
-"""Programs, executors and application masters are killed in their pods."""
+"""Programs and executors are killed in their pods."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Mapping
 import pytest
 
 from tests.e2e.lab import until
-from tests.kubernetes.lab import AM_PART, KubernetesLab
+from tests.kubernetes.lab import KubernetesLab
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
 
-TASKS = [f"worker:{index}" for index in range(4)]
 #: Ends with its gate: a file in `$OUT`.
 GATE = """
 import os, time
-open(f"{os.environ['OUT']}/up-{os.environ['SESSION_ID']}-{os.environ['TASK_INDEX']}", "w").close()
+task = "-".join(os.environ[name] for name in ("KILLED", "SESSION_ID", "TASK_INDEX"))
+open(f"{os.environ['OUT']}/{task}", "w").close()
 while not os.path.exists(f"{os.environ['OUT']}/gate"):
     time.sleep(0.05)
 """
@@ -32,47 +32,46 @@ def list_uids(lab: KubernetesLab, job: str) -> Mapping[str, str]:
     }
 
 
-def wait_session(lab: KubernetesLab, job: str, session: int) -> Mapping[str, int]:
+def submit(lab: KubernetesLab, killed: str) -> str:
+    """Submit a job of three tasks; return its id. The node has CPUs for two of them."""
+    return lab.detach(lab.roles(GATE, "[roles.worker]\ninstances = 3\n", "max_restarts = 1", KILLED=killed))
+
+
+def wait_session(lab: KubernetesLab, job: str, killed: str, session: int) -> Mapping[str, int]:
     """Wait until all programs of a session run, and return their pids."""
-    for index in range(4):
-        lab.wait_wrote(f"up-{session}-{index}")
+    for index in range(3):
+        lab.wait_wrote(f"{killed}-{session}-{index}")
 
     def list_pids() -> Mapping[str, int] | None:
         status = lab.status(job)
         pids = {task["task"]: task["pid"] for task in status["tasks"] if task["session"] == session}
-        return pids if len(pids) == 4 and all(pids.values()) else None
+        return pids if len(pids) == 3 and all(pids.values()) else None
 
     return dict(until(list_pids, f"session {session} runs"))
 
 
-def test_a_job_survives_all_of_its_processes(lab: KubernetesLab) -> None:
-    """A killed program: all pods are kept. An executor: three are. The AM, twice, and its pod: all programs go on."""
-    job = lab.detach(lab.roles(GATE, "[roles.worker]\ninstances = 4\n", 'max_restarts = 2\nbackoff = "10ms"'))
-    pids = wait_session(lab, job, 1)
-    pods = list_uids(lab, job)
-    assert len(pods) == 4
-    os.kill(pids["worker:2"], signal.SIGKILL)
-    wait_session(lab, job, 2)
-    assert list_uids(lab, job) == pods
-
-    os.kill(lab.executor_of(job, "worker:1"), signal.SIGKILL)
-    pids = wait_session(lab, job, 3)
-    after = list_uids(lab, job)
-    assert (len(after), len(after.items() & pods.items())) == (4, 3)
-
-    (am,) = lab.list_pods(job, AM_PART)
-    for attempt in (2, 3):
-        os.kill(lab.master_of(job), signal.SIGKILL)
-        until(lambda number=attempt: lab.status(job)["attempt"] == number, f"AM attempt {attempt} continues")
-    assert [*lab.list_pods(job, AM_PART)] == [am], "it is started again in its pod"
-    lab.delete_pod(am)
-    until(lambda: lab.status(job)["attempt"] == 4, "an AM in another pod continues")
-    assert am not in lab.list_pods(job, AM_PART)
-    assert wait_session(lab, job, 3) == pids
-    assert list_uids(lab, job) == after
-    (lab.out / "gate").touch()
+def wait_success(lab: KubernetesLab, job: str) -> None:
     status = lab.wait(job)
-    assert (status["state"], status["session"]) == ("succeeded", 3)
+    assert (status["state"], status["session"]) == ("succeeded", 2)
     assert lab.wait_ended(job) == "succeeded"
     replayed = lab.tony("replay", job)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+
+
+def test_pods_are_kept_when_programs_and_executors_are_killed(lab: KubernetesLab) -> None:
+    """A killed program: all pods are kept. A killed executor: all others are."""
+    job, other = submit(lab, "program"), submit(lab, "executor")
+    pids, pods = wait_session(lab, job, "program", 1), list_uids(lab, job)
+    wait_session(lab, other, "executor", 1)
+    others = list_uids(lab, other)
+    assert (len(pods), len(others)) == (3, 3)
+    os.kill(lab.executor_of(other, "worker:1"), signal.SIGKILL)
+    os.kill(pids["worker:2"], signal.SIGKILL)
+    wait_session(lab, job, "program", 2)
+    assert list_uids(lab, job) == pods
+    wait_session(lab, other, "executor", 2)
+    after = list_uids(lab, other)
+    assert (len(after), len(after.items() & others.items())) == (3, 2)
+    (lab.out / "gate").touch()
+    for each in (job, other):
+        wait_success(lab, each)

@@ -58,7 +58,7 @@ SCHEDULERS = {
     "kubernetes": Scheduler(
         make=lambda root, request: KubernetesLab(root, request.getfixturevalue("shared_kubernetes").mend()),
         packages=("kube", "schedulers", "mini", *RUNTIME),
-        always=frozenset({"test_a_failed_session_is_followed_by_another_in_place", "test_an_executor_is_killed"}),
+        always=frozenset({"test_a_failed_session_is_followed_by_another_in_place"}),
     ),
 }
 

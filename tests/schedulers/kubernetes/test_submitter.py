@@ -173,6 +173,18 @@ def test_a_job_that_would_be_refused_is_not_submitted(cluster: Cluster, spec: Jo
     }
 
 
+def test_a_webhook_that_does_not_answer_is_named_before_submission(
+    cluster: Cluster, spec: JobSpec, job: PreparedJob
+) -> None:
+    """Any other failure of the server passes."""
+    submitter = KubernetesSubmitter(job.home)
+    cluster.refused["POST", "pods"] = refuse(500, "InternalError", "etcdserver: leader changed")
+    assert list(submitter.check(spec)) == []
+    cluster.refused["POST", "pods"] = refuse(500, "InternalError", 'failed calling webhook "down.example.com"')
+    assert all("down.example.com" in each.message for each in submitter.check(spec))
+    assert len(submitter.check(spec)) == 3
+
+
 def test_the_pod_of_the_am_is_checked_as_well(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
     """The API server accepts a Job whose pod it would refuse, such as one of an unknown priority class."""
     default = cluster.server.answer

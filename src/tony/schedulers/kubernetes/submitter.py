@@ -82,6 +82,8 @@ _UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 _NO_RUNTIME = ("0" * 64, 1)
 _NO_ADDRESS = "tls:0.0.0.0:0"
 _MAX_ADDRESS_BYTES = 1 << 16
+#: In the answer for a webhook that is down: it would keep the AM from getting a pod, and nothing would say so.
+_WEBHOOK = "failed calling webhook"
 
 
 class KubernetesSubmitter(Submitter):
@@ -323,7 +325,7 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
         try:
             client.create(resource, body, dry_run=True)
         except KubeApiError as error:
-            if error.is_passing or "exceeded quota" in error.text:  # it waits
+            if "exceeded quota" in error.text or (error.is_passing and _WEBHOOK not in error.text):  # it waits
                 continue
             refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
     return [*refused.values()]
