@@ -245,6 +245,7 @@ def test_what_a_gang_needs_of_the_cluster_is_checked(cluster: Cluster, spec: Job
     queues = "/apis/kueue.x-k8s.io/v1beta1/namespaces/ml/localqueues"
     cluster.api.objects[queues, "users"] = {"metadata": {"name": "users"}}
     assert check(queue="users") == ""
+    cluster.api.objects["/api/v1/namespaces", "ml"] = {"metadata": {"name": "ml"}}
     del cluster.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"]
     assert "podgroups.scheduling.k8s.io" in check()
     assert "workloads.kueue.x-k8s.io" in check(queue="users")

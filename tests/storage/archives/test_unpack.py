@@ -243,7 +243,7 @@ def test_the_check_lists_all_entries(tmp_path: Path) -> None:
     assert contents.links == {"l": "d"}
 
 
-def test_root_member_and_dots_are_fine(tmp_path: Path) -> None:
+def test_root_member_and_dots_are_valid(tmp_path: Path) -> None:
     """`tar -C folder -cf x.tar .` names everything from `./`."""
     out = unpacked(tar_of(tmp_path / "t.tar", {".": None, "./d": None, "./d/x": (b"x", 0o644)}))
     assert sorted(snapshot(out)) == ["d", "d/x"]

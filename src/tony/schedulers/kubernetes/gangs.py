@@ -165,7 +165,7 @@ class GangTable:
     def note_end(self, pod: TaskPod, content: Object, others: Iterable[TaskPod]) -> Sequence[TaskPod]:
         """Note the end of a pod; return pods of its gang that are not worth waiting for.
 
-        Kueue ends a group when none of its pods runs any more, and admits none of it later.
+        Kueue ends a group when none of its pods runs, and admits none of it later.
 
         Args:
             others: the pods that have not ended.

@@ -91,7 +91,7 @@ def is_scheduled(pod: Object) -> bool:
 def has_ended(pod: Object) -> bool:
     """Return True if the pod has no process left, or its node is lost.
 
-    One that is being deleted gets no node any more, but may have finalizers, such as that of Kueue.
+    One that is being deleted gets no node, but may have finalizers, such as that of Kueue.
     """
     if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return True

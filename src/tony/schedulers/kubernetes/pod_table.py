@@ -30,7 +30,7 @@ class Gang:
     Attributes:
         name: of the group in the cluster.
         places: role -> the number of its pods.
-        minimum: none is started before there is room for so many.
+        minimum: the number of pods for which there must be room before any starts.
         memory: role -> bytes of its pods' programs.
         succeeded: role -> the number of its pods that ended with exit code 0, and keep their places in Kueue.
         leaving: pods that have ended, and their roles, whose places Kueue does not give away before the kubelet reports
