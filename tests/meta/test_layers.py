@@ -42,7 +42,7 @@ ARROWS: dict[str, set[str]] = {
     "config": {"frameworks", "hadoop", "linux", "model", "schedulers"},
     "executor": {"diagnosis", "frameworks", "linux", "model", "protocol", "rpc", "schedulers", "storage"},
     "am": {"config", "core", "diagnosis", "frameworks", "history", "linux", "model", "protocol", "rpc", "schedulers"},
-    "jobs": {"config", "core", "diagnosis", "history", "linux", "model", "protocol", "rpc", "schedulers", "storage"},
+    "jobs": {"config", "core", "history", "linux", "model", "protocol", "rpc", "schedulers", "storage"},
     "advice": {"config", "core", "history", "jobs", "model"},
     "client": {
         *("config", "frameworks", "history", "jobs", "linux", "model", "protocol", "rpc", "schedulers", "storage"),

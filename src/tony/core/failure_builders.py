@@ -264,3 +264,17 @@ def failure_from_job(
         diagnosis=diagnose(cause, None, facts),
     )
     return add_remedy(state, failure)
+
+
+def failure_from_refusal(message: str, session: int, at: float) -> Failure:
+    """Return the failure of a job whose AM the scheduler can never start."""
+    facts = MessageFacts(message=message)
+    return Failure(
+        failure_class=FailureClass.INFRASTRUCTURE,
+        cause=FailureCause.REFUSED,
+        facts=facts,
+        reason=message,
+        session=session,
+        at=at,
+        diagnosis=diagnose(FailureCause.REFUSED, None, facts),
+    )

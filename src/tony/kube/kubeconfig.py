@@ -95,10 +95,10 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
     name = context or current
     shown = ", ".join(map(str, files))
     if not any(file.exists() for file in files):
-        text = "no kubeconfig file: set KUBECONFIG, or the setting kubeconfig, to the one of your cluster"
+        text = "no kubeconfig file: set KUBECONFIG, or the setting `kubeconfig`, to the one of your cluster"
         raise KubeconfigError([Problem(key="", source=shown, message=text)])
     if not name:
-        text = "there is no current context: use the setting context, or run kubectl config use-context NAME"
+        text = "there is no current context: set `context`, or run kubectl config use-context NAME"
         raise KubeconfigError([Problem(key="", source=shown, message=text)])
     found = _find(sections, "contexts", name, shown)
     cluster = _find(sections, "clusters", found.get_text("cluster"), shown)

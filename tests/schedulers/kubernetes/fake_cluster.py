@@ -53,6 +53,7 @@ class Cluster:
         self.settings = {"image": "python:3.12", "kubeconfig": str(kubeconfig)}
         account: Object = {"metadata": {"name": "tony"}}
         self.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"] = account
+        self.api.objects["/api/v1/namespaces", "ml"] = {"metadata": {"name": "ml"}}
 
     def _answer(self, request: Request) -> Answer:
         kind = request.target.partition("?")[0].split("/ml/")[-1].split("/")[0]

@@ -21,13 +21,15 @@ from tony.client.credential_creation import make_credentials
 from tony.errors import ConfigError, SchedulerError, UnknownJobError
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import resolve
+from tony.jobs.status.report_from_log import build_last_report
 from tony.kube.errors import KubeApiError
 from tony.model.codec import to_plain
+from tony.model.failure import FailureCause
 from tony.model.job_spec import JobSpec
 from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import Home
 from tony.model.states import JobState
-from tony.schedulers.client_interface import LogSink, PreparedJob
+from tony.schedulers.client_interface import ApplicationStatus, LogSink, PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
 from tony.schedulers.job_store.output_store import OutputStore
@@ -218,11 +220,11 @@ def test_missing_rights_are_named(cluster: Cluster, spec: JobSpec, job: Prepared
     cluster.rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
     del cluster.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"]
     (problem,) = KubernetesSubmitter(job.home).check(spec)
+    assert "kubectl -n ml create rolebinding tony --role=tony --serviceaccount=ml:tony" in problem.message
+    del cluster.api.objects["/api/v1/namespaces", "ml"]
+    (problem,) = KubernetesSubmitter(job.home).check(spec)
     assert (problem.key, problem.value) == ("scheduler.kubernetes.namespace", "ml")
     assert "the cluster has no such namespace" in problem.message
-    cluster.api.objects["/api/v1/namespaces", "ml"] = {"metadata": {"name": "ml"}}
-    (problem,) = KubernetesSubmitter(job.home).check(spec)
-    assert "kubectl -n ml create rolebinding tony --role=tony --serviceaccount=ml:tony" in problem.message
 
 
 def test_what_a_gang_needs_of_the_cluster_is_checked(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
@@ -295,6 +297,26 @@ def test_a_job_whose_application_master_failed_says_why(cluster: Cluster, job: P
     found = asyncio.run(KubernetesSubmitter(job.home).application_status(name))
     assert found
     assert found.note == "it exited with exit code 42: service account tony may not watch pods"
+
+
+def test_a_job_whose_am_cannot_start_has_failed_for_that_reason(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    name = job.record.job_id
+    waiting = {"name": "tony", "image": "x", "state": {"waiting": {"reason": "ErrImageNeverPull", "message": "no x"}}}
+    labels = {"tony.dev/job": name, "tony.dev/part": "am"}
+    pod = {
+        "metadata": {"name": "am", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {},
+        "status": {"phase": "Pending", "containerStatuses": [waiting]},
+    }
+    cluster.api.objects["/api/v1/namespaces/ml/pods", "am"] = pod
+    status = asyncio.run(KubernetesSubmitter(job.home).application_status(name))
+    assert status == ApplicationStatus(alive=False, note="ErrImageNeverPull: no x", given_up=True, is_unstartable=True)
+    failure = build_last_report(job.folder, job.record, status).failure
+    assert failure
+    assert failure.diagnosis
+    assert (failure.reason, failure.cause) == ("ErrImageNeverPull: no x", FailureCause.REFUSED)
+    assert "name of the image" in failure.diagnosis.advice
 
 
 def test_kept_output_is_fetched_as_long_as_the_job_is_in_the_cluster(cluster: Cluster, job: PreparedJob) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tony import clock
 from tony.core.application import Application
+from tony.core.failure_builders import failure_from_refusal
 from tony.core.report_builder import ReportContext, build_report
-from tony.diagnosis.failure_diagnosis import diagnose
 from tony.errors import InvalidTransitionError, RecordError, StorageError, UnknownJobError
 from tony.history.event_log import EventTail, LogEntry, check_foreign_length, segments
 from tony.history.job_record import build_pending_report, load_kill_request, read_job, read_summary
@@ -18,7 +18,7 @@ from tony.jobs.am_client import locate_am
 from tony.jobs.status.job_end import add_signal_source, explain_loss
 from tony.linux.files import read_tail
 from tony.linux.thread_pools import lock_held
-from tony.model.failure import Failure, FailureCause, FailureClass, MessageFacts
+from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport, end_report
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
@@ -154,7 +154,8 @@ def _build_lost_report(
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
     note += _read_supervisor_note(folder)
     if status and status.is_unstartable:
-        return end_report(report, _build_start_failure(report, status.note, ended), at=ended, note="")
+        at = max(0.0, ended - (report.submitted or ended))
+        return end_report(report, failure_from_refusal(status.note, report.session, at), at=ended, note="never started")
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause=FailureCause.AM_LOST,
@@ -168,20 +169,6 @@ def _build_lost_report(
     )
     outcome = explain_loss(failure, status, load_kill_request(folder))
     return end_report(report, outcome.failure, at=ended, note=outcome.note, task_state=outcome.task_state)
-
-
-def _build_start_failure(report: JobReport, reason: str, ended: float) -> Failure:
-    """Return the failure of a job whose AM the scheduler could never start."""
-    facts = MessageFacts(message=reason)
-    return Failure(
-        failure_class=FailureClass.INFRASTRUCTURE,
-        cause=FailureCause.REFUSED,
-        reason=reason,
-        session=report.session,
-        at=max(0.0, ended - (report.submitted or ended)),
-        facts=facts,
-        diagnosis=diagnose(FailureCause.REFUSED, None, facts),
-    )
 
 
 def _read_supervisor_note(folder: JobFolder) -> str:
