@@ -71,7 +71,7 @@ def test_the_first_job_of_the_page(lab: KubernetesLab, checkpoint: Path) -> None
         until(lambda: checkpoint.stat().st_ino != first, "the next session saves a checkpoint")
 
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
-    section = page.partition("## Your first job\n")[2].partition("\n### If something is wrong\n")[0]
+    section = page.partition("## Your first job\n")[2].partition("\n### The first job on the small cluster\n")[0]
     follow(section, lab.root / "first", lab.env, {"tony kill last": kill_a_worker})
     reports = {each: lab.status(each) for each in lab.jobs()}
     assert sorted((each["state"], each["session"]) for each in reports.values()) == [("killed", 2), ("succeeded", 1)]
