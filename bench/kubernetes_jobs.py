@@ -26,6 +26,7 @@ from tony.mini.kubernetes.software import PYTHON_IMAGE
 
 TASKS = 4
 #: Between two tries of `kubectl logs`: pods that have not started are an error.
+_TIMEOUT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _MEMORY = "256Mi"
 Object = dict[str, Any]
@@ -51,46 +52,51 @@ class KubectlJob:
     @contextmanager
     def running(self, cluster: SmallKubernetes, program: str) -> Iterator[str]:
         """A job that was created; it is deleted."""
-        name = self._create(cluster, program)
+        name = f"bench-{os.urandom(4).hex()}"
+        self._create(cluster, name, program)
         try:
             yield name
         finally:
-            words = ("--cascade=foreground", "--wait", "--grace-period=1", "--ignore-not-found")
-            run_kubectl(cluster, "delete", self.resource, name, *words)
-
-    def _create(self, cluster: SmallKubernetes, program: str) -> str:
-        name = f"bench-{os.urandom(4).hex()}"
-        manifest = cluster.places.path / f"{name}.json"
-        manifest.write_text(json.dumps(self.build(name, program)))
-        run_kubectl(cluster, "apply", "-f", str(manifest))
-        return name
+            self._delete(cluster, name)
 
     def follow(self, cluster: SmallKubernetes, program: str) -> Figures:
         """Submit a job and follow it until each of its programs has printed its line; then delete it."""
         name = f"bench-{os.urandom(4).hex()}"
-        manifest = cluster.places.path / f"{name}.json"
-        manifest.write_text(json.dumps(self.build(name, program)))
         begin = time.time_ns()
-        _, cpu = run_kubectl(cluster, "apply", "-f", str(manifest))
+        cpu = self._create(cluster, name, program)
         accepted = time.time_ns()
+        try:
+            last_line, used = self._wait_for_lines(cluster, name)
+            end = time.time_ns()
+        finally:
+            self._delete(cluster, name)
+        figures = {"accepted": accepted, "line": last_line, "terminal": end}
+        return {**{key: (at - begin) * NS for key, at in figures.items()}, CPU: cpu + used}
+
+    def _wait_for_lines(self, cluster: SmallKubernetes, name: str) -> tuple[int, float]:
+        """Return when the last program printed its line, in nanoseconds, and kubectl's CPU time in seconds."""
         words = ("logs", "--follow", "--prefix", "--max-log-requests=8", "-l", f"{self.label}={name}")
+        deadline, cpu = time.monotonic() + _TIMEOUT_SECONDS, 0.0
         while True:
             printed, used = run_kubectl(cluster, *words, check=False)
             cpu += used
             moments = [int(found[1]) for found in re.finditer(r"\bat (\d{19})\b", printed)]
             if len(moments) == TASKS:
-                break
-            if time.time_ns() - begin > 60e9:
+                return max(moments), cpu
+            if time.monotonic() > deadline:
                 raise CannotRunError(f"{self.title}: {printed[-2000:]}")
             time.sleep(_PAUSE_SECONDS)
-        end = time.time_ns()
-        self.delete(cluster, name)
-        figures = {"accepted": accepted, "line": max(moments), "terminal": end}
-        return {**{key: (at - begin) * NS for key, at in figures.items()}, CPU: cpu}
 
-    def delete(self, cluster: SmallKubernetes, name: str) -> None:
+    def _create(self, cluster: SmallKubernetes, name: str, program: str) -> float:
+        """Create a job; return kubectl's CPU time in seconds."""
+        manifest = cluster.places.path / f"{name}.json"
+        manifest.write_text(json.dumps(self.build(name, program)))
+        return run_kubectl(cluster, "apply", "-f", str(manifest))[1]
+
+    def _delete(self, cluster: SmallKubernetes, name: str) -> None:
         """Delete a job, and wait until its pods are gone."""
-        run_kubectl(cluster, "delete", self.resource, name, "--cascade=foreground", "--wait")
+        words = ("--cascade=foreground", "--wait", "--grace-period=1", "--ignore-not-found")
+        run_kubectl(cluster, "delete", self.resource, name, *words)
 
 
 def run_kubectl(cluster: SmallKubernetes, *words: str, check: bool = True) -> tuple[str, float]:

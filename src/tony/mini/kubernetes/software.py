@@ -117,6 +117,7 @@ def _build(folder: Path, environment: Mapping[str, str]) -> None:
         software = Software(partial / "software")
         software.programs.mkdir(parents=True)
         _extract_packages(software, partial, environment)
+        environment = {**environment, "GOTMPDIR": str(partial)}  # a compiler that is killed leaves files there
         _compile(software.programs / "kubernetes", ".", build_version_flags(), environment)
         for name in _PROGRAMS:
             (software.programs / name).symlink_to("kubernetes")

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import NoReturn
 
 from tony import clock
 from tony.errors import InfraError
@@ -68,8 +69,7 @@ class KubernetesAmContainer(AmContainer):
             settings, _ = read_settings(self._payload.record.spec.scheduler_settings)
             account, namespace = settings.service_account, self._client.namespace
             text = f"service account {account} may not {', '.join(missing)} in namespace {namespace}"
-            print(f"{text}: it needs its Role: {format_role_command(account, namespace)}", file=sys.stderr)
-            sys.exit(FAILED_EXIT_CODE)
+            self._fail_job(f"{text}: it needs its Role: {format_role_command(account, namespace)}")
 
     def _claim_attempt(self) -> int:
         """Return the number of this AM attempt; exit if there can be none."""
@@ -80,17 +80,20 @@ class KubernetesAmContainer(AmContainer):
                 break
             except InfraError as error:
                 if self._store.is_lasting(error):
-                    print(f"{error}: the service account of the application master needs its Role", file=sys.stderr)
-                    sys.exit(FAILED_EXIT_CODE)
+                    self._fail_job(f"{error}: the service account of the application master needs its Role")
                 if clock.monotonic() + pause > give_up_at:
                     raise
             time.sleep(pause)
         if attempt > MAX_AM_ATTEMPTS:
-            print(f"the application master was started {MAX_AM_ATTEMPTS} times", file=sys.stderr)
-            with contextlib.suppress(KubeError):
-                forbid_replacement(self._client, self._payload.record.job_id)
-            sys.exit(FAILED_EXIT_CODE)
+            self._fail_job(f"the application master was started {MAX_AM_ATTEMPTS} times")
         return attempt
+
+    def _fail_job(self, reason: str) -> NoReturn:
+        """Exit for good: no other AM is to be started, unless the right to say so is missing."""
+        print(reason, file=sys.stderr)
+        with contextlib.suppress(KubeError):
+            forbid_replacement(self._client, self._payload.record.job_id)
+        sys.exit(FAILED_EXIT_CODE)
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:
         return KubernetesAllocator(job, self._payload, self._pod, self._host, self._client, self._store, self._attempt)

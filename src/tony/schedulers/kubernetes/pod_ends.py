@@ -33,14 +33,13 @@ _CANNOT_START = frozenset(
     {
         "InvalidImageName",
         "ErrImageNeverPull",
-        "CreateContainerConfigError",
-        "CreateContainerError",
         "RunContainerError",
         "StartError",
     }
 )
-#: The same, but they may pass: a registry that does not answer.
 _CANNOT_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
+#: Reasons that may pass: a registry that does not answer, a Secret that was not fetched in time, a busy node.
+_MAY_PASS = _CANNOT_PULL | {"CreateContainerConfigError", "CreateContainerError"}
 #: What the kubelet puts before the error of the last try.
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (?:\w+: )?')
 _NO_PYTHON = re.compile(r'exec: "python3": .*not found')
@@ -124,10 +123,10 @@ def find_start_failure(pod: Object) -> tuple[str, bool] | None:
         state = container.get("state", {})
         found = state.get("waiting") or state.get("terminated") or {}
         reason, message = found.get("reason", ""), clean_text(found.get("message") or "")
-        if reason in _CANNOT_START | _CANNOT_PULL:
+        if reason in _CANNOT_START | _MAY_PASS:
             text = _describe_start_failure(reason, message, container.get("image", ""))
             own = container.get("name") == CONTAINER_NAME
-            return text if own else f"init container {container.get('name')}: {text}", reason in _CANNOT_PULL
+            return text if own else f"init container {container.get('name')}: {text}", reason in _MAY_PASS
     return None
 
 
