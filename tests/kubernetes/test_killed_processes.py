@@ -1,7 +1,8 @@
-"""Programs and executors are killed in their pods."""
+"""Programs, executors and application masters are killed in their pods."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.e2e.lab import until
-from tests.kubernetes.lab import KubernetesLab
+from tests.kubernetes.lab import AM_PART, KubernetesLab
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
 
@@ -50,9 +51,19 @@ def wait_session(lab: KubernetesLab, job: str, killed: str, session: int) -> Map
     return dict(until(list_pids, f"session {session} runs"))
 
 
-def wait_success(lab: KubernetesLab, job: str) -> None:
+def wait_attempt(lab: KubernetesLab, job: str, attempt: int) -> None:
+    """Wait until this AM attempt answers; a connection to the one that was killed may break."""
+
+    def is_answering() -> bool:
+        done = lab.tony("status", job, "--json")
+        return done.returncode == 0 and json.loads(done.stdout)["attempt"] == attempt
+
+    until(is_answering, f"AM attempt {attempt} continues")
+
+
+def wait_success(lab: KubernetesLab, job: str, session: int) -> None:
     status = lab.wait(job)
-    assert (status["state"], status["session"]) == ("succeeded", 2)
+    assert (status["state"], status["session"]) == ("succeeded", session)
     assert lab.wait_ended(job) == "succeeded"
     replayed = lab.tony("replay", job)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
@@ -74,4 +85,20 @@ def test_pods_are_kept_when_programs_and_executors_are_killed(lab: KubernetesLab
     assert (len(after), len(after.items() & others.items())) == (3, 2)
     (lab.out / "gate").touch()
     for each in (job, other):
-        wait_success(lab, each)
+        wait_success(lab, each, 2)
+
+
+def test_programs_continue_when_the_application_master_is_killed(lab: KubernetesLab) -> None:
+    """It is started again in its pod, the first time after 10 s; and in another one when its pod is deleted."""
+    job = submit(lab, "master")
+    pids, pods = wait_session(lab, job, "master", 1), list_uids(lab, job)
+    (am,) = lab.list_pods(job, AM_PART)
+    os.kill(lab.master_of(job), signal.SIGKILL)
+    wait_attempt(lab, job, 2)
+    assert [*lab.list_pods(job, AM_PART)] == [am]
+    lab.delete_pod(am)
+    wait_attempt(lab, job, 3)
+    assert wait_session(lab, job, "master", 1) == pids
+    assert list_uids(lab, job) == pods
+    (lab.out / "gate").touch()
+    wait_success(lab, job, 1)

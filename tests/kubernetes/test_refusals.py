@@ -1,6 +1,8 @@
-"""What a cluster refuses, or has no room for, is named."""
+"""What a cluster refuses, cannot start, or has no room for, is named."""
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,6 +15,12 @@ from tony.mini.kubernetes.layout import PAUSE_IMAGE
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
 
+WEBHOOKS = ApiResource(
+    group="admissionregistration.k8s.io",
+    plural="validatingwebhookconfigurations",
+    kind="ValidatingWebhookConfiguration",
+    is_namespaced=False,
+)
 LIMIT_RANGES = ApiResource(plural="limitranges", kind="LimitRange")
 OK = "print('done')"
 
@@ -22,7 +30,20 @@ def build_limits() -> Object:
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "limits"}, "spec": limits}
 
 
-def wait_until_refused(lab: KubernetesLab) -> None:
+def build_webhook(lab: KubernetesLab) -> Object:
+    """Return a webhook for pods of the lab's namespace that does not answer."""
+    hook = {
+        "name": "down.tony.local",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": lab.namespace}},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    return {"metadata": {"name": lab.namespace}, "webhooks": [hook]}
+
+
+def wait_until_refused(lab: KubernetesLab, reason: str) -> None:
     """Wait until the API server acts upon what was created; a pod that all of it refuses is never created."""
     resources = {"limits": {"memory": "2Gi"}}
     spec = {"containers": [{"name": "c", "image": PAUSE_IMAGE, "resources": resources}], "hostNetwork": True}
@@ -31,11 +52,11 @@ def wait_until_refused(lab: KubernetesLab) -> None:
     def is_refused() -> bool:
         try:
             lab.client.create(PODS, pod, dry_run=True)
-        except KubeApiError:
-            return True
+        except KubeApiError as error:
+            return reason in str(error)
         return False
 
-    until(is_refused, "the API server refuses pods")
+    until(is_refused, f"the API server refuses pods: {reason}")
 
 
 def refuse(lab: KubernetesLab, *arguments: str) -> str:
@@ -53,16 +74,23 @@ def set_pod_security(lab: KubernetesLab, level: str) -> None:
 
 
 def test_what_can_never_run_is_refused_before_anything_is_created(lab: KubernetesLab) -> None:
-    """A limit of the namespace, a priority class that is missing, Pod Security."""
+    """A limit of the namespace, a priority class that is missing, Pod Security, a webhook that does not answer."""
     missing = "scheduler.kubernetes.priority_class=none"
     assert "no PriorityClass with name none was found" in refuse(lab, "--set", missing)
     lab.client.create(LIMIT_RANGES, build_limits())
-    wait_until_refused(lab)
-    assert "maximum memory usage per Container is 1Gi" in refuse(lab, "--set", "roles.worker.memory=2g")
+    wait_until_refused(lab, limit := "maximum memory usage per Container is 1Gi")
+    assert limit in refuse(lab, "--set", "roles.worker.memory=2g")
     lab.client.delete(LIMIT_RANGES, "limits")
     set_pod_security(lab, "restricted")
-    wait_until_refused(lab)
-    assert 'violates PodSecurity "restricted:latest"' in refuse(lab)
+    wait_until_refused(lab, restricted := 'violates PodSecurity "restricted:latest"')
+    assert restricted in refuse(lab)
+    set_pod_security(lab, "privileged")
+    lab.client.create(WEBHOOKS, build_webhook(lab))
+    try:
+        wait_until_refused(lab, silent := 'failed calling webhook "down.tony.local"')
+        assert silent in refuse(lab)
+    finally:
+        lab.client.delete(WEBHOOKS, lab.namespace)
 
 
 def test_what_may_run_later_waits_with_the_words_of_the_cluster(lab: KubernetesLab) -> None:
@@ -80,3 +108,28 @@ def test_what_may_run_later_waits_with_the_words_of_the_cluster(lab: KubernetesL
     )
     lab.client.delete(RESOURCE_QUOTAS, "quota")
     assert lab.wait(job)["state"] == "succeeded"
+
+
+def test_images_that_cannot_start_are_named(lab: KubernetesLab) -> None:
+    """Of a task and of the AM: one that is not there, one without Python."""
+    missing, empty = "tony.local/none:1", PAUSE_IMAGE
+    settings = [
+        f"{key}.image={image}" for key in ("roles.worker", "scheduler.kubernetes") for image in (missing, empty)
+    ]
+    job = lab.roles(OK)
+    with ThreadPoolExecutor() as pool:
+        done = [*pool.map(lambda each: lab.submit(job, "--set", each), settings)]
+    for setting, each in zip(settings, done, strict=True):
+        text = f"{setting}: {each.stdout}{each.stderr}"
+        assert each.returncode == 3, text
+        assert ("ErrImageNeverPull" if missing in setting else "python3") in text, text
+
+
+def test_a_job_passes_pod_security(lab: KubernetesLab) -> None:
+    """The image would run as root: tony does not let it."""
+    set_pod_security(lab, "restricted")
+    wait_until_refused(lab, "violates PodSecurity")
+    lab.write_site(has_volume=False)
+    done = lab.submit(lab.file("job.toml", 'command = "id -u"\n[roles.worker]\nmemory = "64m"\n'))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1000" in done.stdout
