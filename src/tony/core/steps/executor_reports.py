@@ -24,7 +24,8 @@ from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.states import TaskState
 
 #: Seconds to wait for the end of its container, after a program was stopped externally: it gives the cause.
-STOP_CAUSE_WAIT_SECONDS = 5.0
+#: The executor exits at once, but a busy cluster may report that late; a kubelet tells the cause of an eviction last.
+STOP_CAUSE_WAIT_SECONDS = 60.0
 
 _STARTUP = (DeadlineKind.STARTUP,)
 _NEVER_RAN = (ExitReason.NOT_STARTED, ExitReason.LAUNCH_FAILED)
