@@ -194,6 +194,23 @@ async def test_a_refused_connection_means_no_listener() -> None:
     assert caught.value.no_listener
 
 
+@pytest.mark.parametrize("is_broken", [False, True])
+async def test_a_forwarded_connection_that_ends_without_an_answer_means_no_listener(*, is_broken: bool) -> None:
+    """What forwards accepts a connection before it knows whether anything listens."""
+
+    async def dial(_: str) -> socket.socket:
+        local_end, remote_end = socket.socketpair()
+        local_end.setblocking(False)
+        if is_broken:
+            local_end.shutdown(socket.SHUT_WR)
+        remote_end.close()
+        return local_end
+
+    with pytest.raises(ConnectionFailedError) as caught:
+        await connect("tls:10.0.0.1:7070", JOB.executors, dial=dial)
+    assert caught.value.no_listener
+
+
 async def test_credentials_without_certificates_cannot_do_tls() -> None:
     """The text says how that came about."""
     plain, tls_address = AmCredentials(token=JOB.am.token), "tls:127.0.0.1:0"

@@ -43,7 +43,7 @@ async def connect(
         address: `unix:/path` or `tls:host:port`.
         kind: the owner of the credentials. A `MASTER` connects to executors, all others to an AM.
         timeout: seconds for everything: name, connection, TLS, hello.
-        dial: returns a socket that leads to the address; None: connect directly.
+        dial: returns a socket that leads to the address, or is closed if nothing listens there; None: connect directly.
 
     Raises:
         ConnectionFailedError: nothing listens there (`no_listener`), no answer in time, or a wrong certificate.
@@ -56,7 +56,7 @@ async def connect(
         from tony.rpc.tls_pipe import TlsPipe, create_client_context  # late: it loads OpenSSL, Unix sockets need none
 
         tls = TlsPipe(create_client_context(credentials), listens=False, partner=kind.partner_name)
-    side = _ConnectingSide(address, kind, encode_hello(kind, credentials.token))
+    side = _ConnectingSide(address, kind, encode_hello(kind, credentials.token), is_forwarded=dial is not None)
     connection = RpcConnection(side, bytearray(READ_SIZE), kind, tls)
     is_ready = False
     try:
@@ -89,8 +89,8 @@ class _ConnectingSide(ConnectionSide):
     limit_in = MAX_FROM_AM
     limit_out = MAX_FROM_PEER
 
-    def __init__(self, address: str, kind: PeerKind, hello: bytes) -> None:
-        self._address = address
+    def __init__(self, address: str, kind: PeerKind, hello: bytes, *, is_forwarded: bool) -> None:
+        self._address, self._is_forwarded = address, is_forwarded
         self._kind = kind
         if kind is PeerKind.MASTER:
             self.limit_in = self.limit_out = MAX_SUMMON
@@ -128,7 +128,7 @@ class _ConnectingSide(ConnectionSide):
     def on_closed(self, connection: RpcConnection, was: Phase) -> None:
         self._wake()
         if not self.answered.done():
-            self.answered.set_exception(_find_failure_reason(connection, was))
+            self.answered.set_exception(_find_failure_reason(connection, was, is_forwarded=self._is_forwarded))
 
     async def take(self, connection: RpcConnection) -> Message | None:
         while not self._waiting:
@@ -150,11 +150,14 @@ class _ConnectingSide(ConnectionSide):
             self._wakeup.set_result(None)
 
 
-def _find_failure_reason(connection: RpcConnection, was: Phase) -> Exception:
+def _find_failure_reason(connection: RpcConnection, was: Phase, *, is_forwarded: bool) -> Exception:
     error = connection.error
     if error is None:
         step = "TLS handshake" if was is Phase.SECURING else "hello"
-        return ConnectionFailedError(f"{connection.peer} closed the connection during the {step}")
+        text = f"{connection.peer} closed the connection during the {step}"
+        return ConnectionFailedError(text, no_listener=is_forwarded)
+    if isinstance(error, ConnectionFailedError):
+        return ConnectionFailedError(str(error), no_listener=is_forwarded)
     if isinstance(error, ProtocolError) and error.code in (Code.TLS, Code.PEER):
         # Another process may have got the address of a dead AM: a later try may reach the real one.
         return ConnectionFailedError(f"not this job's application master at {connection.peer}: {error}")
