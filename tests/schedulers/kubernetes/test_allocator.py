@@ -15,7 +15,7 @@ from tests.kube.fake_api import FakeApi, Object
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tests.support.waiting import wait_until
 from tony.client.credential_creation import make_credentials
-from tony.core.events import ContainerEnded, Event, Granted, Unsatisfiable
+from tony.core.events import ContainerEnded, Event, Excluded, Granted, Unsatisfiable
 from tony.errors import AttemptSupersededError
 from tony.kube import denials
 from tony.kube.api_client import ApiClient
@@ -261,5 +261,30 @@ def test_a_token_that_has_expired_does_not_fail_the_job(tmp_path: Path) -> None:
             cluster.allocator.set_demand("worker", 1)
             await wait_until(lambda: len(cluster.api.list_names("pods")) == 2)
             assert not [each for each in cluster.events if isinstance(each, Unsatisfiable)]
+
+    asyncio.run(run())
+
+
+def test_a_node_is_excluded_only_while_others_have_room(tmp_path: Path) -> None:
+    """A pod prefers other nodes; if it gets the excluded one, no other can take it."""
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(())
+            for count, node in enumerate(("bad", "good", "bad"), 1):
+                known = set(cluster.api.list_names("pods"))
+                cluster.allocator.set_demand("worker", count)
+                await wait_until(lambda known=known: set(cluster.api.list_names("pods")) > known)
+                (name,) = set(cluster.api.list_names("pods")) - known
+                cluster.api.update(PODS, name, {"spec": {"nodeName": node}, "status": {"phase": "Running"}})
+                await wait_until(
+                    lambda count=count: len([each for each in cluster.events if isinstance(each, Granted)]) == count
+                )
+                if count == 1:
+                    cluster.allocator.exclude("bad")
+            found = [each for each in cluster.events if isinstance(each, Granted | Excluded)]
+            words = [each.host if isinstance(each, Granted) else each.hosts for each in found]
+            assert words == ["bad", ("bad",), "good", (), "bad"]
 
     asyncio.run(run())

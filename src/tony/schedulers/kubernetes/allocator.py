@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from tony.core.events import ContainerEnded, EndConfirmation, Event, Excluded, Granted, Queued, Unsatisfiable
+from tony.core.events import ContainerEnded, EndConfirmation, Event, Granted, Queued, Unsatisfiable
 from tony.errors import AttemptSupersededError, SchedulerError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError
@@ -41,6 +41,7 @@ from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.am_tokens import load_tokens
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
+from tony.schedulers.kubernetes.excluded_nodes import ExcludedNodes
 from tony.schedulers.kubernetes.gangs import GangKind, GangTable
 from tony.schedulers.kubernetes.kueue import find_wait_reason
 from tony.schedulers.kubernetes.launch_payload import AmPayload
@@ -126,7 +127,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._queue_reason = ""
         self._queue_watch: asyncio.Task[None] | None = None
         self._memory = {name: role.resources.memory for name, role in job.record.spec.effective_roles.items()}
-        self._excluded: list[str] = []
+        self._excluded = ExcludedNodes(lambda event: self._sink(event))
         self._sink: Sink = _ignore
         self._am_address = ""
         self._queued = ""
@@ -283,6 +284,7 @@ class KubernetesAllocator(EnlistingAllocator):
         gang = pod.gang
         if gang and self._gangs.kind is GangKind.POD_GROUP and not await self._create_pod_group(gang):
             gang = None
+        pod.avoided = self._excluded.all
         body = build_task_pod(
             self._job.record,
             pod.role,
@@ -293,7 +295,7 @@ class KubernetesAllocator(EnlistingAllocator):
             am_address=self._am_address,
             owner=self._payload.owner,
             memory=pod.memory,
-            excluded=self._excluded,
+            excluded=pod.avoided,
             gang=self._gangs.build_pod_fields(pod.role, gang),
         )
         return await self._requests.create(body, lambda: pod.stage is PodStage.CREATING)
@@ -354,6 +356,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def _grant(self, pod: TaskPod, node: str) -> None:
         pod.stage, pod.node = PodStage.GRANTED, node
+        self._excluded.note_node(node, pod.avoided)  # first, or the core would leave the pod at once
         self._sink(Granted(container=pod.name, role=pod.role, host=node, memory=pod.memory))
         if self._queued and not self._table.has_waiting():
             self._note_queued("")
@@ -448,14 +451,10 @@ class KubernetesAllocator(EnlistingAllocator):
             self._start(self._requests.delete(pod.name))
 
     def exclude(self, host: str) -> None:
-        if host not in self._excluded:
-            self._excluded.append(host)
-            self._sink(Excluded(hosts=tuple(self._excluded)))
+        self._excluded.exclude(host)
 
     def include(self, host: str) -> None:
-        if host in self._excluded:
-            self._excluded.remove(host)
-            self._sink(Excluded(hosts=tuple(self._excluded)))
+        self._excluded.include(host)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

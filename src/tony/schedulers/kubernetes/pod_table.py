@@ -55,6 +55,7 @@ class TaskPod:
         memory: bytes, of its program.
         gang: the pods that it is started with; None: it is started by itself.
         node: where it runs; empty until it is granted.
+        avoided: the nodes that it was to avoid when it was created.
         pending_reason: why it has no node, in the scheduler's words.
         is_gated: the scheduler does not look at it before another program, such as Kueue, has admitted it.
         is_used: an executor was launched in it.
@@ -70,6 +71,7 @@ class TaskPod:
     memory: int
     stage: PodStage = PodStage.CREATING
     node: str = ""
+    avoided: tuple[str, ...] = ()
     gang: Gang | None = None
     pending_reason: str = ""
     is_gated: bool = False
