@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import socket
+import ssl
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from tony.kube.api_client import ApiClient
@@ -27,6 +31,48 @@ _MAX_MESSAGE_BYTES = 1 << 22
 #: Seconds between two pings: some API servers end idle connections after four minutes.
 _PING_SECONDS = 30.0
 _log = logging.getLogger(__name__)
+
+
+class _SerialSocket:
+    """A socket that one thread reads and another one writes, with one call at a time.
+
+    OpenSSL does not allow two calls at once on a connection, and Python below 3.13 does not keep threads from that: one
+    in a hundred requests got no answer, since it was sent while a session ticket was being read.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock, self._lock = sock, threading.Lock()
+
+    def recv(self, size: int) -> bytes:
+        return bytes(self._repeat(lambda: self._sock.recv(size), select.POLLIN))
+
+    def sendall(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._repeat(partial(self._sock.send, rest), select.POLLOUT) :]
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Change nothing: both directions wait for as long as it takes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def _repeat(self, call: Callable[[], Any], ready: int) -> Any:
+        while True:
+            wanted = ready
+            with self._lock:
+                try:
+                    return call()
+                except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+                    if isinstance(error, ssl.SSLWantReadError):
+                        wanted = select.POLLIN
+                number = self._sock.fileno()
+            if number < 0:
+                raise OSError("the socket was closed")
+            poll = select.poll()
+            poll.register(number, wanted)
+            poll.poll()
 
 
 def forward_port(client: ApiClient, pod: str, port: int) -> socket.socket:
@@ -48,7 +94,8 @@ def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
     from websockets.sync.client import connect
     from websockets.typing import Subprotocol
 
-    sock, headers = client.open_socket()
+    plain, headers = client.open_socket()
+    sock = _SerialSocket(plain)
     server = urlsplit(client.access.server)
     path = f"{server.path.rstrip('/')}{PODS.build_path(client.namespace, pod, 'portforward')}"
     what = f"forward port {port} of pods/{pod}"
@@ -57,7 +104,7 @@ def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
         return contextlib.ExitStack().enter_context(
             connect(
                 f"ws://{server.netloc}{path}?{urlencode({'ports': port})}",
-                sock=sock,
+                sock=cast(socket.socket, sock),
                 subprotocols=[Subprotocol(_PROTOCOL)],
                 additional_headers=headers,
                 compression=None,
