@@ -295,6 +295,11 @@ def reset_peak(folders: Sequence[str]) -> None:
         try_write(f"{folder}/memory.max_usage_in_bytes", "0")
 
 
+def memory_limit(folders: Sequence[str]) -> int | None:
+    """Return the group's memory limit in bytes; None without one (v1 has a huge one instead)."""
+    return _number(folders, "memory.max", "memory.limit_in_bytes")
+
+
 def usage(folders: Sequence[str]) -> int | None:
     """Return the group's current memory in bytes; None where there is no group.
 

@@ -152,6 +152,26 @@ async def test_a_peak_of_the_kernel_is_not_measured_again(
     assert meter.read_usage() == 8192
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("is_full", "place"), [(True, "its container"), (False, "the machine")])
+def test_without_a_group_the_limit_that_was_reached_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, version: int, is_full: bool, place: str
+) -> None:
+    """The kernel may have killed the program at the limit of the container, or because the machine was full."""
+    kills, events = 3, tmp_path / ("memory.oom_control" if version == 1 else "memory.events")
+    monkeypatch.setattr(container_cgroup, "list_own_folders", lambda controller: (str(tmp_path),))
+    monkeypatch.setattr("tony.linux.process.machine_oom_kills", lambda: kills)
+    if version == 1:
+        (tmp_path / "memory.limit_in_bytes").write_text(str(192 * MIB))
+        (tmp_path / "memory.max_usage_in_bytes").write_text(str((192 if is_full else 80) * MIB))
+    events.write_text("oom_kill 0\n" if version == 1 else "oom 0\noom_kill 0\n")
+    meter = MemoryMonitor(128 * MIB, ProcessTree("", [], lambda: ()), lambda pids: None)
+    kills += 1
+    events.write_text("oom_kill 1\n" if version == 1 else f"oom {int(is_full)}\noom_kill 1\n")
+    text = meter.describe(170 * MIB, killed=True)
+    assert text.startswith(f"ran out of memory: {place} had none left, and the kernel most likely killed this one")
+
+
 @pytest.mark.parametrize(
     "argv", [(sys.executable, "-c", EATER), ("bash", "-c", '"$@"; exit 0', "-", sys.executable, "-c", EATER)]
 )

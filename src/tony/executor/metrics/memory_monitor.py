@@ -49,6 +49,9 @@ class MemoryMonitor:
         container_cgroup.reset_peak(process_tree.folders)
         self._kills_before = _count_kills(process_tree)
         self._full_before = container_cgroup.times_full(process_tree.folders)
+        self._container = container_cgroup.list_own_folders("memory")
+        self._container_kills_before = container_cgroup.oom_kills(self._container)
+        self._container_full_before = container_cgroup.times_full(self._container)
         peak = container_cgroup.peak(process_tree.folders)
         self._peak_before = peak or 0
         # The kernel keeps limit and peak: an executor that need not measure wakes only for its heartbeats.
@@ -103,10 +106,9 @@ class MemoryMonitor:
             # The kernel reports only how many it killed on the whole machine. Programs of jobs are its first choice.
             sure = "killed this one" if kills == 1 else f"killed {victims}, this one among them"
             used = f"; peak {format_size(peak)}, {limit}" if peak else ""
+            place = "its container" if self._is_container_full() else "the machine"
             return (
-                f"ran out of memory: the machine had none left, and the kernel most likely {sure}{used}"
-                if killed
-                else ""
+                f"ran out of memory: {place} had none left, and the kernel most likely {sure}{used}" if killed else ""
             )
         if self._was_reached(peak):
             return f"ran out of memory ({limit}): {victims} killed by the kernel"
@@ -137,6 +139,16 @@ class MemoryMonitor:
         if times is not None:
             return times > (self._full_before or 0)
         return peak is None or peak > self._limit - _LARGEST_ALLOCATION
+
+    def _is_container_full(self) -> bool:
+        """Return True if the kernel killed because of the limit of the container that the executor itself is in."""
+        if container_cgroup.oom_kills(self._container) <= self._container_kills_before:
+            return False
+        times = container_cgroup.times_full(self._container)
+        if times is not None:
+            return times > (self._container_full_before or 0)
+        limit, peak = container_cgroup.memory_limit(self._container), container_cgroup.peak(self._container)
+        return limit is not None and peak is not None and peak > limit - _LARGEST_ALLOCATION
 
     def _is_within(self) -> bool:
         if self._process_tree.folders:
