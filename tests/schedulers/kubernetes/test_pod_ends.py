@@ -44,6 +44,10 @@ def disrupted(reason: str, message: str = "", **status: object) -> Object:
     return ended({"exitCode": 143}, conditions=[condition], **status)
 
 
+#: The container of an executor that got SIGTERM.
+STOPPED: Object = {"name": "tony", "state": {"terminated": {"exitCode": 143}}}
+
+
 @pytest.mark.parametrize(
     ("pod", "cause", "is_blameless", "kill"),
     [
@@ -192,10 +196,14 @@ def test_an_init_container_that_cannot_start_is_named() -> None:
         ({"phase": "Running", "containerStatuses": [{"name": "tony", "state": {"running": {}}}]}, False),
         ({"phase": "Running", "containerStatuses": [{"name": "proxy", "state": {"terminated": {}}}]}, False),
         ({"phase": "Running", "containerStatuses": [{"name": "tony", "state": {"terminated": {}}}]}, True),
+        ({"phase": "Running", "containerStatuses": [STOPPED]}, False),
+        ({"phase": "Running", "containerStatuses": [STOPPED], "conditions": [{"type": "DisruptionTarget"}]}, True),
+        ({"phase": "Failed", "containerStatuses": [STOPPED]}, True),
         ({"phase": "Failed", "containerStatuses": [{"name": "tony", "state": {"waiting": {}}}]}, True),
     ],
 )
 def test_the_end_of_its_container_is_that_of_an_executor(status: Object, expected: bool) -> None:
+    """That of one that was stopped from outside comes with its cause: the kubelet reports an eviction last."""
     assert has_executor_ended({"status": status}) is expected
 
 

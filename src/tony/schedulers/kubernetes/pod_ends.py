@@ -9,6 +9,7 @@ pkg/controller/jobs/pod/pod_controller.go.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,8 @@ _OWN_STORAGE = ("ephemeral local storage usage exceeds", "Usage of EmptyDir volu
 _LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 #: Condition that Kueue sets before it deletes a pod.
 _KUEUE_CONDITION = "TerminationTarget"
+#: Exit code of an executor that got SIGTERM: the AM stops executors by a message, or deletes their pods.
+_STOPPED_EXIT_CODE = 128 + signal.SIGTERM
 #: Seconds for which an image that cannot be pulled is waited for.
 PULL_SECONDS = 60.0
 _MAX_CHARACTERS = 600
@@ -100,9 +103,18 @@ def has_ended(pod: Object) -> bool:
 def has_executor_ended(pod: Object) -> bool:
     """Return True if a pod of a task has no process of tony's left, or its node is lost.
 
-    The kubelet reports the phase a second after the end of the container, which is never started again.
+    The kubelet reports the phase a second after the end of the container, which is never started again. If that was
+    evicted, the cause comes with the phase (pkg/kubelet/status/status_manager.go).
     """
-    return has_ended(pod) or "terminated" in _get_container(pod).get("state", {})
+    terminated = _get_container(pod).get("state", {}).get("terminated")
+    return has_ended(pod) or (terminated is not None and not _lacks_cause(pod, terminated))
+
+
+def _lacks_cause(pod: Object, terminated: Object) -> bool:
+    """Return True if an executor was stopped from outside, and nothing says yet by what."""
+    disruption = _find_condition(pod, "DisruptionTarget")
+    is_known = pod.get("metadata", {}).get("deletionTimestamp") or disruption or is_evicted_by_kueue(pod)
+    return terminated.get("exitCode") == _STOPPED_EXIT_CODE and not is_known
 
 
 def find_pending_reason(pod: Object) -> str:
