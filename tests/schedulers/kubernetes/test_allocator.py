@@ -272,17 +272,19 @@ def test_a_node_is_excluded_only_while_others_have_room(tmp_path: Path) -> None:
         async with open_cluster(tmp_path) as cluster:
             await cluster.allocator.open(cluster.events.append)
             await cluster.allocator.recover(())
-            for count, node in enumerate(("bad", "good", "bad"), 1):
+
+            async def grant(count: int, node: str) -> None:
                 known = set(cluster.api.list_names("pods"))
                 cluster.allocator.set_demand("worker", count)
-                await wait_until(lambda known=known: set(cluster.api.list_names("pods")) > known)
+                await wait_until(lambda: set(cluster.api.list_names("pods")) > known)
                 (name,) = set(cluster.api.list_names("pods")) - known
                 cluster.api.update(PODS, name, {"spec": {"nodeName": node}, "status": {"phase": "Running"}})
-                await wait_until(
-                    lambda count=count: len([each for each in cluster.events if isinstance(each, Granted)]) == count
-                )
-                if count == 1:
-                    cluster.allocator.exclude("bad")
+                await wait_until(lambda: sum(isinstance(each, Granted) for each in cluster.events) == count)
+
+            await grant(1, "bad")
+            cluster.allocator.exclude("bad")
+            await grant(2, "good")
+            await grant(3, "bad")
             found = [each for each in cluster.events if isinstance(each, Granted | Excluded)]
             words = [each.host if isinstance(each, Granted) else each.hosts for each in found]
             assert words == ["bad", ("bad",), "good", (), "bad"]
