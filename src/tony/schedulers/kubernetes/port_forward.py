@@ -60,18 +60,18 @@ class _SerialSocket:
 
     def _repeat(self, call: Callable[[], Any], ready: int) -> Any:
         while True:
-            wanted = ready
+            awaited = ready
             with self._lock:
                 try:
                     return call()
                 except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
                     if isinstance(error, ssl.SSLWantReadError):
-                        wanted = select.POLLIN
+                        awaited = select.POLLIN
                 number = self._sock.fileno()
             if number < 0:
                 raise OSError("the socket was closed")
             poll = select.poll()
-            poll.register(number, wanted)
+            poll.register(number, awaited)
             poll.poll()
 
 
