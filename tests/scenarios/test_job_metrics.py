@@ -29,11 +29,12 @@ command = "exec python3 -S teller.py {end}"
 command = "echo Epoch 7/9: loss=0.5; until [ -e {end} ]; do sleep 0.05; done"
 progress_pattern = 'Epoch (?P<step>[0-9]+)/(?P<total>[0-9]+): loss=(?P<loss>[0-9.]+)'
 [roles.writer]
-command = "echo {events} | base64 -d > events.out.tfevents.1; until [ -e {end} ]; do sleep 0.05; done"
+command = "python3 decode.py {events} > events.out.tfevents.1; until [ -e {end} ]; do sleep 0.05; done"
 progress_summaries = "{{params.logs}}"
 [params]
 logs = "."
 """
+DECODE = "import base64, sys; sys.stdout.buffer.write(base64.b64decode(sys.argv[1]))"
 #: As users write it: their Python has a `tony`, or (`-S`) none but the one that lies beside their program.
 TELLER = """
 import os, sys, time
@@ -65,7 +66,7 @@ def test_a_job_is_measured(lab: Lab, scheduler: str, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(name, value)
     end = lab.out / "end"
     events = base64.b64encode(VERSION + framed(scalar(31, loss=0.25))).decode()
-    job = lab.detach(lab.job(JOB.format(end=end, events=events), {"teller.py": TELLER}))
+    job = lab.detach(lab.job(JOB.format(end=end, events=events), {"teller.py": TELLER, "decode.py": DECODE}))
     folder = Home(lab.home).job(job)
     lab.wait(job, "running")
 
