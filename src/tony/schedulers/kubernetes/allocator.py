@@ -221,7 +221,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._note_deletion(pod, found[pod.name])
         self._has_recovered = True
         for name in running - self._table.pods.keys():
-            self._start(self._requests.delete_orphan(name))
+            self._start(self._requests.delete(name))
         return [*self._table.pods]
 
     def _replace(self, pod: TaskPod, cause: str, confirmation: EndConfirmation = EndConfirmation.ENDED) -> None:
@@ -352,7 +352,7 @@ class KubernetesAllocator(EnlistingAllocator):
         """Delete a pod that a request of the AM attempt before has created since."""
         is_running = change.change is Change.PRESENT and not pod_ends.has_executor_ended(change.content)
         if is_running and self._has_recovered and not change.content["metadata"].get("deletionTimestamp"):
-            self._start(self._requests.delete_orphan(str(change.content["metadata"]["name"])))
+            self._start(self._requests.delete(str(change.content["metadata"]["name"])))
 
     def _grant(self, pod: TaskPod, node: str) -> None:
         pod.stage, pod.node = PodStage.GRANTED, node

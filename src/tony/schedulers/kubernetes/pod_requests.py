@@ -95,20 +95,14 @@ class PodRequests:
         raise AssertionError("delays have no end")
 
     async def delete(self, name: str) -> None:
-        """Delete a pod, and kill its programs."""
-        for pause in _BACKOFF:
-            try:
-                return await to_thread(lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS))
-            except KubeError as error:
-                _log.warning("%s", error)
-            await asyncio.sleep(pause)
-
-    async def delete_orphan(self, name: str) -> None:
-        """Delete a pod that is not this AM attempt's; it may be that of a later one."""
+        """Delete a pod, and kill its programs, unless a later AM attempt may have taken it over."""
         for pause in _BACKOFF:
             if await self._own_pod.confirm():
-                return await self.delete(name)
-            if self._own_pod.is_deleted:
+                try:
+                    return await to_thread(lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS))
+                except KubeError as error:
+                    _log.warning("%s", error)
+            elif self._own_pod.is_deleted:
                 return
             await asyncio.sleep(pause)
 
