@@ -25,11 +25,12 @@ from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.containers import get_variable, read_secret
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
-from tony.schedulers.kubernetes.own_pod import forbid_replacement
+from tony.schedulers.kubernetes.own_pod import forbid_replacement, is_pod_deleted
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Seconds for which the API server may be unavailable at the start.
 _CLAIM_SECONDS = 60.0
+_DELETED_EXIT_CODE = 1
 _BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
 
 
@@ -76,6 +77,9 @@ class KubernetesAmContainer(AmContainer):
         give_up_at = clock.monotonic() + _CLAIM_SECONDS
         for pause in _BACKOFF:
             try:
+                if is_pod_deleted(self._client, self._pod):  # a kubelet that was cut off starts its container again
+                    print("its pod is being deleted: another AM attempt continues the job", file=sys.stderr)
+                    sys.exit(_DELETED_EXIT_CODE)
                 attempt = self._store.claim_attempt(build_segment_name)
                 break
             except InfraError as error:

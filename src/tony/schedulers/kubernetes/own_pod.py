@@ -97,11 +97,10 @@ class OwnPod:
     async def _look(self) -> None:
         started_at = clock.monotonic()  # the answer may be as old as the request
         try:
-            found = await to_thread(lambda: self._client.list(PODS, name=self._name, metadata_only=True).items)
+            self.is_deleted = await to_thread(is_pod_deleted, self._client, self._name)
         except KubeError as error:
             _log.warning("%s", error)
             return
-        self.is_deleted = not found or bool(found[0]["metadata"].get("deletionTimestamp"))
         self._proven_at = started_at
         if self.is_deleted:
             _log.warning("the pod %s of this application master is being deleted", self._name)
@@ -116,6 +115,16 @@ class OwnPod:
             return None
         is_ending = found["metadata"].get("deletionTimestamp") or found["spec"].get("activeDeadlineSeconds")
         return SignalEffect.END_JOB if is_ending else SignalEffect.LEAVE_JOB
+
+
+def is_pod_deleted(client: ApiClient, name: str) -> bool:
+    """Return True if a pod is being deleted, or no longer exists.
+
+    Raises:
+        KubeError: there is no answer.
+    """
+    found = client.list(PODS, name=name, metadata_only=True).items
+    return not found or bool(found[0]["metadata"].get("deletionTimestamp"))
 
 
 def forbid_replacement(client: ApiClient, job: str) -> None:
