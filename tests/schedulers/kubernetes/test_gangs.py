@@ -1,4 +1,4 @@
-"""Which pods form a gang, with the rules of Kueue: a group has a fixed number of places."""
+"""Which pods form a gang, with the rules of Kueue and of PodGroups."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ KUEUE = KubernetesSettings(queue="users")
 class Pods:
     """Pods of a job of three workers and a chief."""
 
-    def __init__(self, **roles: Role) -> None:
+    def __init__(self, settings: KubernetesSettings = KUEUE, **roles: Role) -> None:
         spec = JobSpec(name="j", command="true", roles=roles or {"worker": Role(instances=3), "chief": Role()})
-        self.table = GangTable(spec, "job-g1", KUEUE)
+        self.table = GangTable(spec, "job-g1", settings)
         self.memory = dict.fromkeys(spec.roles, 1)
         self.pods: list[TaskPod] = []
 
@@ -116,6 +116,21 @@ def test_pods_that_wait_in_a_gang_of_which_none_runs_are_given_up() -> None:
     *others, last = others
     assert [pods.end(pod) for pod in others] == [[], []]
     assert pods.end(last) == [waiting]
+
+
+def test_a_pod_does_not_join_a_pod_group_that_has_too_few() -> None:
+    """The scheduler would never look at it."""
+    pods = Pods(KubernetesSettings())
+    first, second, third, _ = pods.add(worker=3, chief=1)
+    pods.grant()
+    pods.end(first)
+    (waiting,) = pods.add(worker=1)
+    assert waiting.gang is second.gang
+    assert pods.end(second, "Succeeded") == [waiting]
+    pods.pods.remove(waiting)
+    assert count_gangs(pods.add(worker=1)) == {"": 1}
+    pods.end(third)
+    assert count_gangs(pods.add(worker=2)) == {"job-g1-2": 2}
 
 
 def test_an_elastic_gang_has_its_minimum_and_further_pods_come_one_by_one() -> None:

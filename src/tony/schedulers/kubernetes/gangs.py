@@ -118,7 +118,9 @@ class GangTable:
     ) -> tuple[int, int]:
         """Return how many of `count` pods join a gang now, and how many do so later."""
         if self.kind is GangKind.POD_GROUP:
-            return count, 0
+            # The scheduler holds back the pods of a group with fewer than its minimum; those that have ended left it.
+            alive = sum(pod.gang is gang and pod.stage is not PodStage.ENDING for pod in pods)
+            return (count, 0) if alive + count >= gang.minimum else (0, 0)
         own = [pod for pod in pods if pod.gang is gang and pod.role == role]
         leaving = sum(each == role for each in gang.leaving.values())
         ending = sum(pod.stage is PodStage.ENDING for pod in own) + leaving
@@ -165,14 +167,18 @@ class GangTable:
     def note_end(self, pod: TaskPod, content: Object, others: Iterable[TaskPod]) -> Sequence[TaskPod]:
         """Note the end of a pod; return pods of its gang that are not worth waiting for.
 
-        Kueue ends a group when none of its pods runs, and admits none of it later.
+        Kueue ends a group when none of its pods runs, and admits none of it later. The scheduler starts none of a group
+        that has too few.
 
         Args:
             others: the pods that have not ended.
         """
         gang = pod.gang
-        if gang is None or not pod.node or self.kind is not GangKind.KUEUE:
+        if gang is None or not pod.node:
             return ()
+        if self.kind is GangKind.POD_GROUP:
+            alive = [each for each in others if each.gang is gang and each.stage is not PodStage.ENDING]
+            return () if len(alive) >= gang.minimum else _list_waiting(alive)
         if "status" in content and not pod_ends.has_ended(content):
             self._leaving[pod.name], gang.leaving[pod.name] = gang, pod.role
         gang.succeeded[pod.role] += pod_ends.has_succeeded(content)
@@ -180,7 +186,7 @@ class GangTable:
         own = [each for each in others if each.gang is gang]
         if any(each.node for each in own) and not gang.is_closed:
             return ()
-        return [each for each in own if each.stage in (PodStage.CREATING, PodStage.PENDING)]
+        return _list_waiting(own)
 
     def note_phase(self, name: str, content: Object, *, is_deleted: bool) -> bool:
         """Note a change of a pod that has ended before; return True if that frees its place in its gang."""
@@ -204,11 +210,17 @@ class GangTable:
                 continue
             members = [each for other, each in found.items() if names[other] == name]
             roles = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in members)
-            gang = gangs.setdefault(name, Gang(name, roles, len(members), {}))
+            # An upper limit: that of the group in the cluster may be less, for an elastic job.
+            minimum = min(len(members), sum(self._sizes.values()))
+            gang = gangs.setdefault(name, Gang(name, roles, minimum, {}))
             gang.memory = {**gang.memory, pod.role: pod.memory}
             done = [each for each in members if each.get("status", {}).get("phase") == "Succeeded"]
             gang.succeeded = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in done)
             pod.gang = gang
+
+
+def _list_waiting(pods: Iterable[TaskPod]) -> Sequence[TaskPod]:
+    return [pod for pod in pods if pod.stage in (PodStage.CREATING, PodStage.PENDING)]
 
 
 def _list_open_gangs(pods: Iterable[TaskPod], role: str) -> Sequence[Gang]:
