@@ -191,7 +191,10 @@ def test_a_pod_is_kept_although_the_answer_to_its_creation_comes_late(tmp_path: 
 def test_a_deleted_pod_that_its_node_does_not_remove_may_still_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lost node never removes it; the job waits for the lease of its executor only. So does the next AM attempt."""
+    """A lost node never removes it; the job waits for the lease of its executor only. So does the next AM attempt.
+
+    If the node answers again, the job need not wait any longer.
+    """
     monkeypatch.setattr(allocator, "_REMOVAL_SECONDS", 0.05)
 
     async def run() -> None:
@@ -209,6 +212,12 @@ def test_a_deleted_pod_that_its_node_does_not_remove_may_still_run(
             await wait_until(lambda: len([each for each in cluster.events if isinstance(each, ContainerEnded)]) == 2)
             ends = [each for each in cluster.events if isinstance(each, ContainerEnded)]
             assert {("its node n does not respond", True)} == {(each.cause, each.is_unconfirmed) for each in ends}
+            terminated = {"containerStatuses": [{"name": "tony", "state": {"terminated": {"exitCode": 3}}}]}
+            cluster.api.update(PODS, "killed", {"status": {"phase": "Failed", **terminated}})
+            cluster.api.remove(PODS, "deleted")
+            await wait_until(lambda: len([each for each in cluster.events if isinstance(each, ContainerEnded)]) == 4)
+            ends = [each for each in cluster.events if isinstance(each, ContainerEnded)]
+            assert {each.container: each.is_unconfirmed for each in ends[2:]} == {"killed": False, "deleted": False}
 
     asyncio.run(run())
 

@@ -85,6 +85,17 @@ def test_a_pod_of_kueue_has_its_place_until_the_kubelet_reports_its_phase() -> N
     assert count_gangs(pods.add(worker=1)) == {"": 1}
 
 
+def test_a_pod_of_kueue_on_a_lost_node_keeps_its_place() -> None:
+    """Its replacement does not wait for it, and Kueue would delete one more pod of the group."""
+    pods = Pods()
+    first, *_ = pods.add(worker=3, chief=1)
+    pods.grant()
+    pods.pods.remove(first)
+    assert not pods.table.note_end(first, None, pods.pods)
+    assert count_gangs(pods.add(worker=1)) == {"": 1}
+    assert not pods.table.note_phase(first.name, {}, is_deleted=True)
+
+
 def test_pods_with_more_memory_are_another_gang() -> None:
     pods = Pods()
     first, second, *_ = pods.add(worker=3, chief=1)

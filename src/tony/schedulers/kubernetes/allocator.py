@@ -22,14 +22,7 @@ from tony.model.job_report import JobReport
 from tony.model.log_file_tail import LogFileTail
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
-from tony.schedulers.allocator_interface import (
-    NOT_LISTENING,
-    AmAddresses,
-    Journal,
-    KnownContainer,
-    SignalEffect,
-    Sink,
-)
+from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, Journal, KnownContainer, SignalEffect, Sink
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.enlisting_allocator import EnlistingAllocator
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
@@ -41,6 +34,7 @@ from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.am_tokens import load_tokens
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
+from tony.schedulers.kubernetes.end_events import build_end_event
 from tony.schedulers.kubernetes.excluded_nodes import ExcludedNodes
 from tony.schedulers.kubernetes.gangs import GangKind, GangTable
 from tony.schedulers.kubernetes.kueue import find_wait_reason
@@ -120,6 +114,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._journal: ReplicatedJournal | None = None
         self._tokens = load_tokens()
         self._table = PodTable()
+        self._lost: dict[str, TaskPod] = {}  # replaced without a proof of their end
         self._gangs = GangTable(job.record.spec, f"{job.record.job_id}-g{attempt}", self._settings)
         self._pod_groups = PodGroupRequests(
             client, job.record.job_id, payload.owner, self._own_pod, is_required=self._settings.gang == "native"
@@ -216,7 +211,8 @@ class KubernetesAllocator(EnlistingAllocator):
             self._end(pod, found.get(pod.name, {"metadata": {"name": pod.name}}))
         for pod in [pod for pod in self._table.pods.values() if not pod.has_enlisted]:
             if find_am_address(found[pod.name]) != self._am_address:
-                self._replace(pod, "its executor knows only the address of the previous application master")
+                cause = "its executor knows only the address of the previous application master"
+                self._replace(pod, cause, found[pod.name])
         for pod in self._table.pods.values():
             self._note_deletion(pod, found[pod.name])
         self._has_recovered = True
@@ -224,11 +220,13 @@ class KubernetesAllocator(EnlistingAllocator):
             self._start(self._requests.delete(name))
         return [*self._table.pods]
 
-    def _replace(self, pod: TaskPod, cause: str, confirmation: EndConfirmation = EndConfirmation.ENDED) -> None:
-        """Replace a pod that is of no use; it is deleted as an orphan."""
+    def _replace(self, pod: TaskPod, cause: str, content: Object | None) -> None:
+        """Replace a pod that is of no use; it is deleted as an orphan. Without content its node is lost."""
         self._forget(pod)
+        confirmation = EndConfirmation.ENDED if content else EndConfirmation.UNCONFIRMED
         event = ContainerEnded(container=pod.name, cause=cause, blameless=True, confirmation=confirmation)
         self.end_container(event, self._sink)
+        self._leave_gang(pod, content)
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
@@ -315,12 +313,15 @@ class KubernetesAllocator(EnlistingAllocator):
     def _on_change(self, change: ObjectChange) -> None:
         name, is_deleted = str(change.content["metadata"]["name"]), change.change is Change.DELETED
         pod = self._table.pods.get(name)
+        has_ended = is_deleted or pod_ends.has_executor_ended(change.content)
         if pod is None:
+            if has_ended and name in self._lost:
+                self._sink(build_end_event(self._lost.pop(name), change.content))
             self._delete_unknown(change)
             if self._gangs.note_phase(name, change.content, is_deleted=is_deleted):
                 self._review_soon()
             return
-        if is_deleted or pod_ends.has_executor_ended(change.content):
+        if has_ended:
             self._end(pod, change.content)
             return
         self._note_deletion(pod, change.content)
@@ -345,7 +346,8 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def _give_up_lost(self, pod: TaskPod) -> None:
         if self._table.pods.get(pod.name) is pod:
-            self._replace(pod, f"its node {pod.node} does not respond", EndConfirmation.UNCONFIRMED)
+            self._lost[pod.name] = pod
+            self._replace(pod, f"its node {pod.node} does not respond", None)
             self._review_soon()
 
     def _delete_unknown(self, change: ObjectChange) -> None:
@@ -404,19 +406,13 @@ class KubernetesAllocator(EnlistingAllocator):
         if pod.stage is not PodStage.ENDING and not pod.has_enlisted:
             self._note_start_failure(pod, pod_ends.find_start_failure(content))
         self._forget(pod)
-        found = pod_ends.explain_end(content)
-        is_own = bool(pod.kill_reason)
-        event = ContainerEnded(
-            container=pod.name,
-            cause=f"it was stopped: {pod.kill_reason}" if is_own else found.cause,
-            blameless=found.is_blameless and not is_own,
-            kill=None if is_own else found.kill,
-            confirmation=EndConfirmation.UNCONFIRMED if found.is_unconfirmed else EndConfirmation.ENDED,
-        )
-        self.end_container(event, self._sink if pod.node else _ignore)
+        self.end_container(build_end_event(pod, content), self._sink if pod.node else _ignore)
+        self._leave_gang(pod, content)
+        self._review_soon()
+
+    def _leave_gang(self, pod: TaskPod, content: Object | None) -> None:
         for stranded in self._gangs.note_end(pod, content, self._table.pods.values()):
             self._drop(stranded)
-        self._review_soon()
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 

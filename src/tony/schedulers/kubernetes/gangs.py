@@ -129,7 +129,7 @@ class GangTable:
         if gang.memory.get(role) != memory:
             return 0, 0
         # Kueue deletes a pod for which there is no place, and one that is being deleted still has its own.
-        joining = max(0, min(count, gang.places[role] - gang.succeeded[role] - len(own) - leaving))
+        joining = max(0, min(count, gang.places[role] - gang.kept[role] - len(own) - leaving))
         return joining, min(count - joining, ending)
 
     def _create_gang(self, counts: Mapping[str, int], memory: Mapping[str, int]) -> Iterable[tuple[str, Gang | None]]:
@@ -164,13 +164,14 @@ class GangTable:
         }
         return {"metadata": {"labels": {**labels, _GROUP_LABEL: gang.name}, "annotations": annotations}}
 
-    def note_end(self, pod: TaskPod, content: Object, others: Iterable[TaskPod]) -> Sequence[TaskPod]:
+    def note_end(self, pod: TaskPod, content: Object | None, others: Iterable[TaskPod]) -> Sequence[TaskPod]:
         """Note the end of a pod; return pods of its gang that are not worth waiting for.
 
         Kueue ends a group when none of its pods runs, and admits none of it later. The scheduler starts none of a group
         that has too few.
 
         Args:
+            content: as the cluster has it; None: its node is lost, so that it keeps its place.
             others: the pods that have not ended.
         """
         gang = pod.gang
@@ -179,10 +180,13 @@ class GangTable:
         if self.kind is GangKind.POD_GROUP:
             alive = [each for each in others if each.gang is gang and each.stage is not PodStage.ENDING]
             return () if len(alive) >= gang.minimum else _list_waiting(alive)
-        if "status" in content and not pod_ends.has_ended(content):
-            self._leaving[pod.name], gang.leaving[pod.name] = gang, pod.role
-        gang.succeeded[pod.role] += pod_ends.has_succeeded(content)
-        gang.is_closed = gang.is_closed or pod_ends.is_evicted_by_kueue(content)
+        if content is None:
+            gang.kept[pod.role] += 1
+        else:
+            if "status" in content and not pod_ends.has_ended(content):
+                self._leaving[pod.name], gang.leaving[pod.name] = gang, pod.role
+            gang.kept[pod.role] += pod_ends.has_succeeded(content)
+            gang.is_closed = gang.is_closed or pod_ends.is_evicted_by_kueue(content)
         own = [each for each in others if each.gang is gang]
         if any(each.node for each in own) and not gang.is_closed:
             return ()
@@ -194,7 +198,7 @@ class GangTable:
         if gang is None or not (is_deleted or pod_ends.has_ended(content)):
             return False
         del self._leaving[name]
-        gang.succeeded[gang.leaving.pop(name)] += pod_ends.has_succeeded(content)
+        gang.kept[gang.leaving.pop(name)] += pod_ends.has_succeeded(content)
         return True
 
     def recover(self, pods: Iterable[TaskPod], found: Mapping[str, Object]) -> None:
@@ -215,7 +219,7 @@ class GangTable:
             gang = gangs.setdefault(name, Gang(name, roles, minimum, {}))
             gang.memory = {**gang.memory, pod.role: pod.memory}
             done = [each for each in members if each.get("status", {}).get("phase") == "Succeeded"]
-            gang.succeeded = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in done)
+            gang.kept = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in done)
             pod.gang = gang
 
 

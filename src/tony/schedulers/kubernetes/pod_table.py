@@ -32,7 +32,8 @@ class Gang:
         places: role -> the number of its pods.
         minimum: the number of pods for which there must be room before any starts.
         memory: role -> bytes of its pods' programs.
-        succeeded: role -> the number of its pods that ended with exit code 0, and keep their places in Kueue.
+        kept: role -> the number of its pods that ended with exit code 0, or are on lost nodes: Kueue does not give
+            their places away.
         leaving: pods that have ended, and their roles, whose places Kueue does not give away before the kubelet reports
             their phase.
         is_closed: Kueue is evicting it, so that no pod joins it.
@@ -42,7 +43,7 @@ class Gang:
     places: Mapping[str, int]
     minimum: int
     memory: Mapping[str, int]
-    succeeded: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)
     leaving: dict[str, str] = field(default_factory=dict)
     is_closed: bool = False
 
