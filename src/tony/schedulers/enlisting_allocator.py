@@ -47,6 +47,11 @@ class EnlistingAllocator(ContainerAllocator):
         loop = asyncio.get_running_loop()
         self._enlisting.setdefault(container, _Container(loop.create_future(), loop.create_future()))
 
+    def remove_container(self, container: str) -> None:
+        """Forget a container that was never granted."""
+        if held := self._enlisting.pop(container, None):
+            held.launch.cancel()
+
     def end_container(self, event: ContainerEnded, sink: Sink) -> None:
         """Report the end of a container, by `launch` if that waits for its executor, else to `sink`."""
         held = self._enlisting.pop(event.container, None)

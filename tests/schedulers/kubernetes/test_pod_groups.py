@@ -148,6 +148,18 @@ def test_two_jobs_that_do_not_both_fit_run_one_after_the_other(tmp_path: Path) -
     asyncio.run(run())
 
 
+def test_a_job_that_needs_no_more_pods_waits_for_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with open_cluster(tmp_path, slots=2) as cluster:
+            job = await cluster.start("one", THREE)
+            job.allocator.set_demand("worker", 3)
+            await wait_until(lambda: job.events == [Queued(reason=NO_ROOM)])
+            job.allocator.set_demand("worker", 0)
+            await wait_until(lambda: job.events[1:] == [Queued(reason="")])
+
+    asyncio.run(run())
+
+
 def test_roles_that_are_requested_together_are_one_gang_and_its_group_goes_with_its_pods(tmp_path: Path) -> None:
     async def run() -> None:
         spec = build_spec(ps=Role(), worker=Role(instances=2), board=Role(kind=RoleKind.SIDECAR))
@@ -258,5 +270,6 @@ def test_a_job_that_needs_pod_groups_says_why_it_cannot_run(tmp_path: Path, reas
             assert reason in event.reason
             job.allocator.set_demand("worker", 0)
             assert job.pods == []
+            assert not job.allocator._enlisting
 
     asyncio.run(run())

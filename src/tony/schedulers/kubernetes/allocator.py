@@ -119,13 +119,12 @@ class KubernetesAllocator(EnlistingAllocator):
         self._pod_groups = PodGroupRequests(
             client, job.record.job_id, payload.owner, self._own_pod, is_required=self._settings.gang == "native"
         )
-        self._queue_reason = ""
+        self._queue_reason = self._queued = ""
         self._queue_watch: asyncio.Task[None] | None = None
         self._memory = {name: role.resources.memory for name, role in job.record.spec.effective_roles.items()}
         self._excluded = ExcludedNodes(lambda event: self._sink(event))
         self._sink: Sink = _ignore
         self._am_address = ""
-        self._queued = ""
         self._reviewing: asyncio.TimerHandle | None = None
         self._watch: ObjectWatch | None = None
         self._own_pod_watch: asyncio.Task[None] | None = None
@@ -264,9 +263,11 @@ class KubernetesAllocator(EnlistingAllocator):
         try:
             is_sent = await self._send(pod)
         except SchedulerError as error:
-            self._forget(pod)
-            reason = error.text if isinstance(error, KubeApiError) else str(error)
-            self._sink(Unsatisfiable(role=pod.role, reason=reason))
+            is_needed = pod.stage is PodStage.CREATING
+            self._discard(pod)
+            if is_needed:
+                reason = error.text if isinstance(error, KubeApiError) else str(error)
+                self._sink(Unsatisfiable(role=pod.role, reason=reason))
             return
         if is_sent and self._watch:
             self._watch.expect(pod.name)  # it may be deleted before the watch has seen it
@@ -275,7 +276,7 @@ class KubernetesAllocator(EnlistingAllocator):
         elif not pod.node and pod.name in self._table.pods:  # the demand was lowered meanwhile
             if is_sent:
                 await self._requests.delete(pod.name)
-            self._forget(pod)
+            self._discard(pod)
 
     async def _send(self, pod: TaskPod) -> bool:
         """Create a pod, after its gang; return True if it may have been created."""
@@ -300,6 +301,10 @@ class KubernetesAllocator(EnlistingAllocator):
 
     async def _create_pod_group(self, gang: Gang) -> bool:
         return await self._pod_groups.create(gang, lambda: self._table.is_creating(gang))
+
+    def _discard(self, pod: TaskPod) -> None:
+        self._forget(pod)
+        self.remove_container(pod.name)
 
     def _forget(self, pod: TaskPod) -> None:
         pod.stage = PodStage.ENDING  # it is no longer to be created
@@ -366,7 +371,8 @@ class KubernetesAllocator(EnlistingAllocator):
     def _note_pending(self) -> None:
         if self._settings.queue and self._queue_watch is None and self._table.list_gated():
             self._queue_watch = asyncio.get_running_loop().create_task(self._watch_queue())
-        if reason := self._table.find_pending_reason(self._queue_reason if self._settings.queue else None):
+        reason = self._table.find_pending_reason(self._queue_reason if self._settings.queue else None)
+        if reason or not self._table.has_waiting():
             self._note_queued(reason)
 
     async def _watch_queue(self) -> None:
