@@ -61,8 +61,8 @@ _OWN_STORAGE = ("ephemeral local storage usage exceeds", "Usage of EmptyDir volu
 _LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 #: Condition that Kueue sets before it deletes a pod.
 _KUEUE_CONDITION = "TerminationTarget"
-#: Exit code of an executor that got SIGTERM: the AM stops executors by a message, or deletes their pods.
-_STOPPED_EXIT_CODE = 128 + signal.SIGTERM
+#: Exit codes of an executor that was stopped by a signal: the AM stops executors by a message, or deletes their pods.
+_STOPPED_EXIT_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 #: Seconds for which an image that cannot be pulled is waited for.
 PULL_SECONDS = 60.0
 _MAX_CHARACTERS = 600
@@ -114,7 +114,8 @@ def _lacks_cause(pod: Object, terminated: Object) -> bool:
     """Return True if an executor was stopped from outside, and nothing says yet by what."""
     disruption = _find_condition(pod, "DisruptionTarget")
     is_known = pod.get("metadata", {}).get("deletionTimestamp") or disruption or is_evicted_by_kueue(pod)
-    return terminated.get("exitCode") == _STOPPED_EXIT_CODE and not is_known
+    is_known = is_known or terminated.get("reason") == "OOMKilled"
+    return terminated.get("exitCode") in _STOPPED_EXIT_CODES and not is_known
 
 
 def find_pending_reason(pod: Object) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient, Object
+from tony.kube.denials import Denials
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import ApiResource
 from tony.linux.thread_pools import to_thread
@@ -87,7 +88,14 @@ class PodGroupRequests:
 
     async def _create(self, gang: Gang, is_needed: Callable[[], bool]) -> bool:
         self._resource = self._resource or asyncio.ensure_future(self._find_resource())
-        if (resource := await self._resource) is None:
+        try:
+            resource = await self._resource
+        except KubeApiError as error:
+            if self._is_required:
+                raise
+            _log.warning("%s; pods are started one by one", error)
+            return False
+        if resource is None:
             if self._is_required:
                 raise SchedulerError(f'{NO_POD_GROUPS}, which `gang = "native"` needs')
             return False
@@ -114,10 +122,19 @@ class PodGroupRequests:
         return False
 
     async def _find_resource(self) -> ApiResource | None:
+        """Return PodGroup in a version that tony knows; None if the cluster has none.
+
+        Raises:
+            KubeApiError: the service account may not ask.
+        """
+        denials = Denials()
         for pause in _BACKOFF:
             try:
                 return await to_thread(find_pod_groups, self._client)
             except KubeError as error:
+                is_denied = isinstance(error, KubeApiError) and error.status == 403
+                if is_denied and denials.are_lasting():
+                    raise
                 _log.warning("%s", error)
             await asyncio.sleep(pause)
         raise AssertionError("delays have no end")
