@@ -177,12 +177,17 @@ class ApiClient:
                 raise
 
     def delete_version(self, resource: ApiResource, metadata: Object) -> bool:
-        """Delete an object unless it was changed, or replaced, since its metadata were read; return False if it was."""
+        """Delete an object, and what it owns in the background; return False if it was changed or replaced.
+
+        Args:
+            metadata: the object's, as they were read.
+        """
         name = str(metadata["name"])
         preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        options = {"propagationPolicy": "Background", "preconditions": preconditions}
         path = resource.build_path(self.namespace, name)
         try:
-            self._request("DELETE", path, f"delete {resource.plural}/{name}", body={"preconditions": preconditions})
+            self._request("DELETE", path, f"delete {resource.plural}/{name}", body=options)
         except KubeApiError as error:
             if not error.is_missing and not error.is_conflict:
                 raise

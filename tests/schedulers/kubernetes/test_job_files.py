@@ -18,7 +18,7 @@ from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes import job_files, object_upload, staging_upload
 from tony.schedulers.kubernetes.launch_payload import build_piece_name
-from tony.schedulers.kubernetes.manifests import build_staging_pod, build_task_pod
+from tony.schedulers.kubernetes.manifests import RELEASE, build_staging_pod, build_task_pod
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.storage.cache.object_cache import Cache
@@ -193,13 +193,43 @@ def test_a_job_whose_files_are_still_sent_is_not_removed(cluster: Cluster, job: 
     suspended = {"metadata": {"labels": {"tony.dev/submission": "incomplete"}}, "spec": {"suspend": True}}
     cluster.api.update(JOBS, job.record.job_id, suspended)
     labels = {"tony.dev/job": job.record.job_id, "tony.dev/part": "staging"}
-    cluster.api.objects[PODS, "p"] = {"metadata": {"name": "p", "labels": labels}, "status": {"phase": "Running"}}
+    started = {"name": "p", "labels": labels, "creationTimestamp": "2027-01-15T09:00:00Z"}
+    cluster.api.objects[PODS, "p"] = {"metadata": started, "status": {"phase": "Running"}}
     cluster.api.now += 3600
     submit_again(job, 2)
-    assert job.record.job_id in cluster.api.list_names("jobs")
-    cluster.api.update(PODS, "p", {"status": {"phase": "Succeeded"}})
+    cluster.api.update(PODS, "p", {"status": {"phase": "Pending"}})
     submit_again(job, 3)
+    assert job.record.job_id in cluster.api.list_names("jobs")
+    cluster.api.now += 3600  # its client would have given up
+    submit_again(job, 4)
     assert job.record.job_id not in cluster.api.list_names("jobs")
+
+
+def test_a_job_that_is_released_meanwhile_is_not_removed(cluster: Cluster, job: PreparedJob) -> None:
+    """The other submission has listed it as incomplete, and finds no pod that receives files any more."""
+    submit(job)
+    suspended = {"metadata": {"labels": {"tony.dev/submission": "incomplete"}}, "spec": {"suspend": True}}
+    cluster.api.update(JOBS, job.record.job_id, suspended)
+    cluster.api.now += 3600
+    answer_request = cluster.server.answer
+
+    def release(request: Request) -> Answer:
+        if request.method == "GET" and "staging" in request.target:
+            cluster.api.update(JOBS, job.record.job_id, dict(RELEASE))
+        return answer_request(request)
+
+    cluster.server.answer = release
+    submit_again(job, 2)
+    assert job.record.job_id in cluster.api.list_names("jobs")
+
+
+def test_the_pod_that_receives_files_lives_until_the_job_is_released(
+    cluster: Cluster, job: PreparedJob, staging: FakeStaging
+) -> None:
+    submit(stage(job, LARGE))
+    changes = [each for each in cluster.server.requests if each.method in ("PATCH", "DELETE")]
+    assert changes[-2].body == RELEASE
+    assert changes[-1].target.partition("?")[0].endswith("-staging")
 
 
 # --- removal ----------------------------------------------------------------------------------------------------------

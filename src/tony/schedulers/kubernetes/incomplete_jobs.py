@@ -1,6 +1,8 @@
 """Jobs whose submission has not released them: it is under way, or its client was killed.
 
-They are suspended, so their TTL never begins. A later submission deletes them, with all that they own.
+They are suspended, so their TTL never begins. A later submission deletes them, with all that they own. It lists them
+before it looks for their staging pods, which live until the release, and deletes them in the version that it listed: so
+one that is released meanwhile stays.
 """
 
 from __future__ import annotations
@@ -33,11 +35,19 @@ def delete_abandoned_jobs(client: ApiClient, created: Object) -> None:
     for job in client.list(JOBS, labels=labels, metadata_only=True).items:
         metadata = job["metadata"]
         is_old = now - parse_time(metadata["creationTimestamp"]) > _ABANDONED_SECONDS
-        if is_old and not _is_sending_files(client, metadata["name"]):
-            client.delete(JOBS, metadata["name"], uid=metadata["uid"])
+        if is_old and not _is_sending_files(client, metadata["name"], now):
+            client.delete_version(JOBS, metadata)
 
 
-def _is_sending_files(client: ApiClient, job: str) -> bool:
-    """Return True if a pod still receives files of a job, which can take long; it exits without a client."""
+def _is_sending_files(client: ApiClient, job: str, now: float) -> bool:
+    """Return True if a pod receives files of a job, which can take long, or is starting to.
+
+    It exits without a client. One that cannot start is of a client that was killed: others give up.
+    """
     pods = client.list(PODS, labels={JOB_LABEL: job, PART_LABEL: STAGING_PART}).items
-    return any(pod.get("status", {}).get("phase") == "Running" for pod in pods)
+    return any(
+        phase == "Running"
+        or (phase == "Pending" and now - parse_time(pod["metadata"]["creationTimestamp"]) <= _ABANDONED_SECONDS)
+        for pod in pods
+        for phase in [pod.get("status", {}).get("phase", "Pending")]
+    )

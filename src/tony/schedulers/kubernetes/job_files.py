@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,8 +48,14 @@ class JobFiles:
             for digest, path in self.paths.items()
         }
 
-    def provide(self, client: ApiClient, record: JobRecord, settings: KubernetesSettings, created: Object) -> None:
+    @contextlib.contextmanager
+    def provide(
+        self, client: ApiClient, record: JobRecord, settings: KubernetesSettings, created: Object
+    ) -> Iterator[None]:
         """Send what the namespace does not have, and remove what it has had for long without a use.
+
+        The pod that received files lives as long as the context, in which the Job is to be released: it tells other
+        submissions that this one is under way.
 
         Args:
             created: the Job, suspended, which names the objects.
@@ -75,6 +81,9 @@ class JobFiles:
                     shared.record_staged(digest, claim, owner)
                 with contextlib.suppress(InfraError, OSError, EOFError):
                     receiver.remove_unused({*self.large, *shared.list_staged(claim)})
+                yield
+        else:
+            yield
 
 
 def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: KubernetesSettings) -> JobFiles:

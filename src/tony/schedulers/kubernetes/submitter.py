@@ -151,25 +151,24 @@ class KubernetesSubmitter(Submitter):
             access = _fetch_hadoop_access(job, settings, client)
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
-            files.provide(client, job.record, settings, created)
-            credentials = from_plain(
-                JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True
-            )
-            payload = AmPayload(
-                record=job.record,
-                credentials=credentials,
-                runtime=runtime[0],
-                objects=files.pieces,
-                owner=str(created["metadata"]["uid"]),
-            )
-            _create_secret(client, name, f"{name}-am", payload.owner, {JOB_KEY: encode_payload(payload)})
-            secrets = {CREDENTIALS_KEY: encode_payload(credentials.executors)}
-            _create_secret(client, name, f"{name}-x", payload.owner, secrets)
-            variables = {key: value.encode() for key, value in job.record.spec.container_env.items()}
-            _create_secret(client, name, f"{name}-env", payload.owner, variables)
-            if access:
-                _create_secret(client, name, f"{name}-hadoop", payload.owner, access.encode())
-            client.patch(JOBS, name, dict(RELEASE))
+            with files.provide(client, job.record, settings, created):
+                content = json.loads(job.folder.credentials.read_text())
+                credentials = from_plain(JobCredentials, content, ignore_unknown=True)
+                payload = AmPayload(
+                    record=job.record,
+                    credentials=credentials,
+                    runtime=runtime[0],
+                    objects=files.pieces,
+                    owner=str(created["metadata"]["uid"]),
+                )
+                _create_secret(client, name, f"{name}-am", payload.owner, {JOB_KEY: encode_payload(payload)})
+                secrets = {CREDENTIALS_KEY: encode_payload(credentials.executors)}
+                _create_secret(client, name, f"{name}-x", payload.owner, secrets)
+                variables = {key: value.encode() for key, value in job.record.spec.container_env.items()}
+                _create_secret(client, name, f"{name}-env", payload.owner, variables)
+                if access:
+                    _create_secret(client, name, f"{name}-hadoop", payload.owner, access.encode())
+                client.patch(JOBS, name, dict(RELEASE))
             undo.pop_all()
             with contextlib.suppress(KubeError):  # the next submission does it
                 delete_abandoned_jobs(client, created)
