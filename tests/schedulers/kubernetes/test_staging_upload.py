@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -115,6 +116,36 @@ def test_two_receivers_of_one_object(
             stream.write(CONTENT)
             stream.flush()
             assert b"stored" in stream.readline()
+    assert list_content(staging.folder) == {DIGEST: CONTENT}
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_plain_file_is_not_written_to(
+    pod: StagingPod, staging: FakeStaging, path: Path, tmp_path: Path, kind: str
+) -> None:
+    """As a file of another user, which cannot be opened: the object is received in a file of its own."""
+    staging.folder.mkdir(parents=True)
+    part, other = staging.folder / f".{DIGEST}.part", tmp_path / "other"
+    other.write_bytes(b"other")
+    {"link": lambda: part.symlink_to(other), "pipe": lambda: os.mkfifo(part), "folder": part.mkdir}[kind]()
+    assert pod.send(DIGEST, path) == len(CONTENT)
+    assert (staging.folder / DIGEST).read_bytes() == CONTENT
+    assert other.read_bytes() == b"other"
+
+
+def test_a_receiver_that_is_killed_before_it_renames_leaves_a_file_that_can_be_completed(
+    pod: StagingPod, staging: FakeStaging, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        raise OSError(errno.EIO, "killed")
+
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(SchedulerError, match="killed|Input/output"):
+        pod.send(DIGEST, path)
+    assert (staging.folder / f".{DIGEST}.part").stat().st_mode & 0o200
+    assert pod.send(DIGEST, path) == 0
     assert list_content(staging.folder) == {DIGEST: CONTENT}
 
 

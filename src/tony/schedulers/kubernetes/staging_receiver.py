@@ -18,6 +18,7 @@ import json
 import os
 import re
 import socket
+import stat
 import sys
 import time
 from collections.abc import Collection, Iterator
@@ -28,6 +29,7 @@ from typing import IO, cast
 
 from tony.errors import StorageError
 from tony.linux.disk_errors import explain_os_error, measure_free_bytes
+from tony.linux.files import open_file
 from tony.units import format_bytes
 
 PORT = 7071
@@ -115,7 +117,6 @@ def receive(stream: IO[bytes], folder: Path, digest: str, size: int) -> None:
             if content.hexdigest() != digest:
                 file.truncate(0)
                 raise _RepeatableError(f"what was received is not {digest}")
-            os.fchmod(file.fileno(), 0o444)
             os.fsync(file.fileno())
             os.utime(file.fileno())
             os.replace(part, path)
@@ -149,7 +150,7 @@ def _read(stream: IO[bytes], most: int) -> bytes:
 
 def _is_whole(path: Path, digest: str, size: int) -> bool:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_file(path), "rb") as file:
             return os.fstat(file.fileno()).st_size == size and hashlib.file_digest(file, "sha256").hexdigest() == digest
     except OSError:
         return False
@@ -157,13 +158,14 @@ def _is_whole(path: Path, digest: str, size: int) -> bool:
 
 @contextmanager
 def _open_part(folder: Path, digest: str) -> Iterator[tuple[Path, FileIO]]:
-    """Open the file for an incomplete object: one of its own if another receiver is writing the usual one."""
+    """Open the file for an incomplete object: one of its own if another receiver or user has the usual one."""
     part = folder / f".{digest}.part"
     with contextlib.ExitStack() as closing:
-        file = closing.enter_context(_open(part))
         try:
+            file = closing.enter_context(_open(part))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_own = os.path.samestat(os.stat(part), os.fstat(file.fileno()))  # not renamed before it was locked
+            status = os.fstat(file.fileno())
+            is_own = stat.S_ISREG(status.st_mode) and os.path.samestat(os.stat(part), status)  # not renamed meanwhile
         except OSError:
             is_own = False
         if is_own:
@@ -171,12 +173,14 @@ def _open_part(folder: Path, digest: str) -> Iterator[tuple[Path, FileIO]]:
             return
         part = folder / f".{digest}.{os.urandom(4).hex()}.part"
         closing.callback(part.unlink, missing_ok=True)
-        yield part, closing.enter_context(_open(part))
+        with explain_os_error(f"write {part} as user {os.getuid()}", folder):
+            file = closing.enter_context(_open(part))
+        yield part, file
 
 
 def _open(path: Path) -> FileIO:
-    with explain_os_error(f"write {path} as user {os.getuid()}", path.parent):
-        return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b", buffering=0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.fdopen(os.open(path, flags, 0o644), "r+b", buffering=0)
 
 
 def _read_part(file: FileIO, size: int, content: hashlib._Hash) -> int:
