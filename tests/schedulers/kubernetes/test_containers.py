@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,23 @@ def test_a_claim_that_was_emptied(container: KubernetesExecutorContainer) -> Non
     name = StagingClaim("data", "files").build_record_name(ITEM.digest)
     with pytest.raises(StorageError, match=rf"was removed from the claim data.*Delete the ConfigMap {name}, and"):
         container.fetch(ITEM)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "endless"])
+def test_only_a_plain_file_of_the_right_size_is_copied_from_the_claim(
+    container: KubernetesExecutorContainer, tmp_path: Path, kind: str
+) -> None:
+    place = tmp_path / "claim" / "files" / ITEM.digest
+    place.parent.mkdir(parents=True)
+    if kind == "link":
+        (tmp_path / "other").write_bytes(b"content")
+        place.symlink_to(tmp_path / "other")
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        with place.open("wb") as file:
+            file.truncate(1 << 40)
+    expected = "was changed in" if kind == "endless" else "cannot be read from"
+    with pytest.raises(StorageError, match=f"source {expected} the claim data, file files"):
+        container.fetch(ITEM)
+    assert not (container.shared / ITEM.digest).stat().st_size

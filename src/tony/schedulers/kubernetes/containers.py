@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from tony.address import format_host
 from tony.errors import PlatformError, StorageError
+from tony.linux.files import open_file
 from tony.model.staged_files import StagedItem
 from tony.protocol.launch import AmCredentials, TaskLaunch
 from tony.schedulers.enlisting_container import EnlistingContainer
@@ -67,7 +69,7 @@ class KubernetesExecutorContainer(EnlistingContainer):
             return self.shared / item.digest
         pieces = sorted(OBJECTS.glob(f"{item.digest}.*"), key=lambda path: int(path.suffix[1:]))
         name, place = f"{build_piece_name(item.digest, 0)} and so on", "the cluster"
-        if not pieces:
+        if is_claim := not pieces:
             claim = StagingClaim.from_text(os.environ[STAGING_SETTING])
             pieces = [claim.path / item.digest]
             name, place = claim.build_record_name(item.digest), f"the claim {claim.name}, file {claim.folder}"
@@ -75,10 +77,13 @@ class KubernetesExecutorContainer(EnlistingContainer):
         remedy = f"Delete the ConfigMap {name}, and submit again."
         try:
             with whole.open("wb") as file:
-                for piece in pieces:
-                    _append(piece, file, digest)
-        except FileNotFoundError as error:
-            raise StorageError(f"{item.name} was removed from {place} ({error.filename}). {remedy}") from error
+                for data in chain.from_iterable(_read(piece, item.size, is_claim=is_claim) for piece in pieces):
+                    digest.update(data)
+                    file.write(data)
+        except _UnreadableError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise StorageError(f"{item.name} was removed from {place} ({error}). {remedy}") from error
+            raise StorageError(f"{item.name} cannot be read from {place} ({error}): {error.__cause__}") from error
         if digest.hexdigest() != item.digest:
             raise StorageError(f"{item.name} was changed in {place}. {remedy}")
         return whole
@@ -97,11 +102,28 @@ def _find_hadoop_variables() -> Mapping[str, str]:
     return dict(list_variables())
 
 
-def _append(piece: Path, file: IO[bytes], digest: hashlib._Hash) -> None:
-    with piece.open("rb") as source:
-        while data := source.read(_CHUNK_BYTES):
-            digest.update(data)
-            file.write(data)
+class _UnreadableError(Exception):
+    """A file cannot be read, for the OSError that is the cause."""
+
+
+def _read(path: Path, most: int, *, is_claim: bool) -> Iterator[bytes]:
+    """Yield the content of a file, or as much of it as an object has.
+
+    Args:
+        is_claim: others can have placed anything there, so only a plain file is read.
+
+    Raises:
+        _UnreadableError: it cannot be read.
+    """
+    try:
+        with os.fdopen(open_file(path), "rb") if is_claim else path.open("rb") as source:
+            if is_claim and os.fstat(source.fileno()).st_size != most:
+                return
+            while most and (data := source.read(min(_CHUNK_BYTES, most))):
+                most -= len(data)
+                yield data
+    except OSError as error:
+        raise _UnreadableError(str(path)) from error
 
 
 def read_secret(key: str, kind: type[T]) -> T:
