@@ -163,6 +163,17 @@ def test_the_current_context_is_the_default(namespace: Namespace, home: Home, te
         assert opened.address == address
 
 
+def test_the_namespace_is_behind_the_last_slash(namespace: Namespace, home: Home) -> None:
+    """Contexts of EKS are called by an ARN, which has one."""
+    with pytest.raises(UserError, match=r"kubernetes://arn:aws/prod/ml: .*'?arn:aws/prod"):
+        open_location("kubernetes://arn:aws/prod/ml", home, {})
+
+
+def test_a_name_without_a_slash_may_be_either(namespace: Namespace, home: Home) -> None:
+    with pytest.raises(UserError, match=r"Write kubernetes://c/ for a context, or kubernetes:///c for a namespace\."):
+        open_location("kubernetes://c", home, {})
+
+
 def test_a_context_that_does_not_exist_is_named(namespace: Namespace, home: Home) -> None:
     with pytest.raises(UserError, match=r"kubernetes://eu/ml.*eu"):
         open_location("kubernetes://eu/ml", home, {})

@@ -34,17 +34,22 @@ class NamespaceStore(FileStore):
     """The jobs of one namespace. Cannot be written.
 
     Args:
-        address: `kubernetes://CONTEXT/NAMESPACE`; the current context, and its namespace, where these are empty.
+        address: `kubernetes://CONTEXT/NAMESPACE`; the current context, and its namespace, where these are empty. The
+            namespace is behind the last slash: names of contexts may contain slashes.
 
     Raises:
-        UserError: there is no such context, or it cannot be used.
+        UserError: it has no slash, or there is no such context, or it cannot be used.
     """
 
     dated = False
     has_tails = True
 
     def __init__(self, address: str) -> None:
-        context, _, namespace = address[len(_SCHEME) :].rpartition("/")
+        name = address[len(_SCHEME) :]
+        if name and "/" not in name:
+            text = f"Write {address}/ for a context, or {_SCHEME}/{name} for a namespace"
+            raise UserError(f"{address} may be a context or a namespace. {text}.")
+        context, _, namespace = name.rpartition("/")
         try:
             self._client = create_client(
                 KubernetesSettings(context=context, namespace=namespace), give_up_seconds=_GIVE_UP_SECONDS
