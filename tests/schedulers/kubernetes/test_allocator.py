@@ -16,15 +16,20 @@ from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tests.support.waiting import wait_until
 from tony.client.credential_creation import make_credentials
 from tony.core.events import ContainerEnded, Event, Excluded, Granted, Unsatisfiable
-from tony.errors import AttemptSupersededError
-from tony.kube import denials
+from tony.errors import AttemptSupersededError, UserError
+from tony.hadoop.tokens import TokenCredentials
+from tony.kube import denials, resources
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
+from tony.model.job_report import JobReport
+from tony.model.states import JobState
 from tony.schedulers.allocator_interface import AmAddresses, KnownContainer
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
 from tony.schedulers.kubernetes import allocator, own_pod
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
+from tony.schedulers.kubernetes.am_tokens import AmTokens
+from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary
 from tony.schedulers.kubernetes.launch_payload import AM_ADDRESS, AmPayload
 from tony.schedulers.kubernetes.manifests import TASK_PART
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
@@ -297,5 +302,43 @@ def test_a_node_is_excluded_only_while_others_have_room(tmp_path: Path) -> None:
             found = [each for each in cluster.events if isinstance(each, Granted | Excluded)]
             words = [each.host if isinstance(each, Granted) else each.hosts for each in found]
             assert words == ["bad", ("bad",), "good", (), "bad"]
+
+    asyncio.run(run())
+
+
+def test_tokens_that_cannot_be_cancelled_do_not_change_the_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Job is told to fail before; and what may query the DNS runs in a thread."""
+    limits: list[int] = []
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+
+            def cancel(*_: object) -> None:
+                assert threading.current_thread() is not threading.main_thread()
+                limits.append(cluster.client.get(resources.JOBS, "job-1")["spec"]["backoffLimit"])
+                raise UserError("dfs.namenode.rpc-address.nn is required")
+
+            monkeypatch.setattr(HadoopAccess, "cancel_fetched_tokens", cancel)
+            summary = HadoopSummary(user="ann", settings={}, file_systems=(), is_fetched=True)
+            cluster.allocator._tokens = AmTokens(HadoopAccess(summary, TokenCredentials()))
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(())
+            report = JobReport(
+                job="job-1",
+                name="job",
+                state=JobState.FAILED,
+                session=1,
+                attempt=1,
+                exit_code=1,
+                folder="",
+                am=None,
+                tasks=(),
+                failure=None,
+                submitted=0.0,
+            )
+            await cluster.allocator.finish(report)
+            assert limits == [0]
 
     asyncio.run(run())

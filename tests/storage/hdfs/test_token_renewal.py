@@ -11,9 +11,12 @@ import pytest
 from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop.configuration import Configuration
+from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.errors import HadoopError
+from tony.hadoop.failover import Policy
 from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.rpc import Token
+from tony.linux.thread_pools import to_thread
 from tony.storage.hdfs import token_renewal
 from tony.storage.hdfs.hdfs_clients import HdfsClients
 from tony.storage.hdfs.token_renewal import TokenRenewal, cancel_tokens
@@ -83,10 +86,28 @@ async def test_a_server_that_does_not_respond_is_asked_again(monkeypatch: pytest
 async def test_tokens_are_cancelled() -> None:
     files = FakeNameNode()
     async with serve(files) as (own, tokens):
-        await cancel_tokens(own, [own.files])  # it has none
+        await to_thread(cancel_tokens, own, [own.files], pytest.fail)  # it has none
         assert files.cancelled == []
-        await cancel_tokens(tokens, [tokens.files])
+        await to_thread(cancel_tokens, tokens, [tokens.files], pytest.fail)
         assert files.cancelled == ["ann"]
+
+
+async def test_a_name_node_that_is_down_keeps_no_other_token_from_being_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(token_renewal, "POLICY", Policy(give_up_after=0.0))
+    files, troubles = FakeNameNode(), list[str]()
+    async with FakeIpcServer() as stopped:
+        address = str(stopped.address)
+    async with serve(files) as (_, tokens):
+        down = find_name_service(tokens.configuration, f"hdfs://{address}")
+        token = Token(identifier=b"i", password=b"p", kind="HDFS_DELEGATION_TOKEN", service=address)
+        credentials = tokens.logins.credentials.to_extended(token)
+        clients = HdfsClients.from_configuration(tokens.configuration, {"HADOOP_USER_NAME": "ann"}, credentials)
+        await to_thread(cancel_tokens, clients, [down, tokens.files], troubles.append)
+    assert files.cancelled == ["ann"]
+    assert len(troubles) == 1
+    assert f"delegation token of hdfs://{address} was not cancelled" in troubles[0]
 
 
 async def test_a_setting_that_is_missing_does_not_end_the_caller() -> None:

@@ -480,10 +480,10 @@ class KubernetesAllocator(EnlistingAllocator):
 
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)
-        if self._tokens:
-            await self._tokens.cancel()
         if self.exit_code(report):
             await self._own_pod.fail_job()
+        if self._tokens:
+            await self._tokens.cancel()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Start requests about a pod; `close` waits for them."""

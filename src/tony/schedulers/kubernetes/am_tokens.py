@@ -7,7 +7,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from tony.errors import InfraError
+from tony.errors import TonyError
+from tony.linux.thread_pools import to_thread
 from tony.schedulers.kubernetes.launch_payload import HADOOP, KEYTAB
 
 if TYPE_CHECKING:
@@ -45,13 +46,13 @@ class AmTokens:
             self._renewal = asyncio.get_running_loop().create_task(renewal.run(self._access.list_services()))
 
     async def cancel(self) -> None:
-        """Cancel them: the job has ended."""
-        from tony.storage.hdfs.token_renewal import cancel_tokens
-
+        """Cancel them: the job has ended. Failures are logged: they do not change its outcome."""
         if self._renewal:
             self._renewal.cancel()
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):
-                await cancel_tokens(self._access.create_clients(), self._access.list_services())
-        except (InfraError, TimeoutError) as error:
+                await to_thread(self._access.cancel_fetched_tokens, _log.warning)  # it may query the DNS
+        except TimeoutError:
+            _log.warning("the job's delegation tokens were not cancelled within %.0f s", _CANCEL_SECONDS)
+        except (TonyError, OSError) as error:
             _log.warning("the job's delegation tokens were not cancelled: %s", error)

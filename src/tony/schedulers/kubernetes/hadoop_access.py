@@ -6,7 +6,7 @@ summary in JSON, so they need neither these nor anything of the image.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -19,6 +19,7 @@ from tony.model.staged_files import StagedItem
 from tony.schedulers.kubernetes.launch_payload import HADOOP, decode_payload, encode_payload
 from tony.storage.hdfs.hdfs_clients import HdfsClients
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
+from tony.storage.hdfs.token_renewal import cancel_tokens
 from tony.storage.staging.remote_files_interface import RemoteFile
 
 #: Keys of the Secret.
@@ -108,6 +109,18 @@ class HadoopAccess:
         """Return the file systems."""
         configuration = Configuration.load(None, {}, given=self.summary.settings)
         return [find_name_service(configuration, uri or None) for uri in self.summary.file_systems]
+
+    def cancel_fetched_tokens(self, on_trouble: Callable[[str], None]) -> None:
+        """Cancel the tokens if they were fetched for this job. Blocks; not in a running loop.
+
+        Args:
+            on_trouble: called for each token that cannot be cancelled.
+
+        Raises:
+            ConfigurationError: a setting that this needs is missing or invalid.
+        """
+        if self.is_fetched:
+            cancel_tokens(self.create_clients(), self.list_services(), on_trouble)
 
 
 def collect_settings(configuration: Configuration) -> dict[str, str]:

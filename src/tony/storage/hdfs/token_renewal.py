@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from tony import clock
-from tony.errors import InfraError, UserError
+from tony.errors import InfraError, TonyError, UserError
 from tony.hadoop.configuration.service_addresses import NameService
 from tony.hadoop.errors import AccessControlError, HadoopError, InvalidTokenError
 from tony.hadoop.hdfs.namenode_rpc import create_name_node
@@ -43,9 +43,9 @@ class TokenRenewal:
         """Renew the tokens of file systems until none can live longer, or until cancelled."""
         async with asyncio.TaskGroup() as group:
             for service in services:
-                group.create_task(self._keep(service))
+                group.create_task(self._renew_until_expiry(service))
 
-    async def _keep(self, service: NameService) -> None:
+    async def _renew_until_expiry(self, service: NameService) -> None:
         last = 0.0
         while True:
             try:
@@ -75,13 +75,22 @@ class TokenRenewal:
             self._on_trouble(text)
 
 
-async def cancel_tokens(hdfs: HdfsClients, services: Sequence[NameService]) -> None:
-    """Cancel the tokens of file systems, authenticated by them.
+def cancel_tokens(hdfs: HdfsClients, services: Sequence[NameService], on_trouble: Callable[[str], None]) -> None:
+    """Cancel the tokens of file systems, authenticated by them. Blocks; not in a running loop.
 
-    Raises:
-        HadoopError: a NameNode cannot be reached, or refuses.
+    Args:
+        on_trouble: called for each token that cannot be cancelled; the others are cancelled nevertheless.
     """
-    for service in services:
-        if (token := hdfs.logins.find_file_token(service)) is not None:
-            async with create_name_node(hdfs.configuration, hdfs.logins, service, policy=POLICY) as client:
-                await client.cancel_delegation_token(token)
+
+    async def cancel(service: NameService) -> None:
+        try:
+            if (token := hdfs.logins.find_file_token(service)) is not None:
+                async with create_name_node(hdfs.configuration, hdfs.logins, service, policy=POLICY) as client:
+                    await client.cancel_delegation_token(token)
+        except (TonyError, OSError) as error:
+            on_trouble(f"the job's delegation token of {service.uri} was not cancelled: {error}")
+
+    async def cancel_all() -> None:
+        await asyncio.gather(*map(cancel, services))
+
+    asyncio.run(cancel_all())
