@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.hadoop.sasl.test_keytab import build_record
+from tests.kube.fake_api import refuse
 from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, submit
 from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs
@@ -22,6 +24,7 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.tokens import TokenCredentials, from_bytes
 from tony.hadoop.wire.rpc import Token
 from tony.history.json_files import write_json
+from tony.kube.errors import KubeApiError
 from tony.mini.cluster_files import to_xml
 from tony.model.codec import to_plain
 from tony.model.staged_files import InPlace, Placement, StagedItem
@@ -34,7 +37,9 @@ from tony.schedulers.kubernetes.hadoop_access import (
     fetch_in_place,
     list_variables,
 )
+from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.cache.object_cache import Cache
+from tony.storage.hdfs import token_renewal
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
@@ -51,9 +56,16 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def prepare(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., PreparedJob]]:
+def name_node() -> FakeNameNode:
+    return FakeNameNode(tokens=True)
+
+
+@pytest.fixture
+def prepare(
+    cluster: Cluster, name_node: FakeNameNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., PreparedJob]]:
     """Prepare a job with settings, on a machine whose Hadoop issues tokens."""
-    name_node = FakeNameNode(tokens=True)
+    monkeypatch.setattr(token_renewal, "_MIN_PAUSE_SECONDS", 0.0)
     with FakeIpcServer().in_thread() as server:
         name_node.serve(server)
         uri = f"hdfs://{server.address}"
@@ -125,6 +137,71 @@ def test_without_a_hadoop_configuration(
     with pytest.raises(ConfigError, match="no Hadoop configuration is set"):
         submit(job)
     assert cluster.list_left() == []
+
+
+def test_tokens_of_a_submission_that_fails_are_cancelled(
+    cluster: Cluster, prepare: Callable[..., PreparedJob], name_node: FakeNameNode
+) -> None:
+    job = prepare()
+    cluster.refused["POST", "secrets"] = refuse(403, "Forbidden")
+    with pytest.raises(KubeApiError):
+        submit(job)
+    assert cluster.list_left() == []
+    assert len(name_node.cancelled) == 1
+
+
+def renew(job: PreparedJob) -> list[str]:
+    """Renew the job's tokens as a client that follows it; return what the user is told."""
+    notices: list[str] = []
+    write_json(job.folder.job, to_plain(job.record))
+    asyncio.run(KubernetesSubmitter(job.home).renew_tokens(job.folder, notices.append))
+    return notices
+
+
+def test_a_client_that_follows_a_job_renews_its_tokens(
+    cluster: Cluster, prepare: Callable[..., PreparedJob], name_node: FakeNameNode
+) -> None:
+    job = prepare()
+    submit(job)
+    name_node.expiries = [1.0, 1.0]
+    assert renew(job) == []
+    assert name_node.renewed == ["ann"] * 2
+
+
+def test_the_secret_of_a_job_does_not_choose_where_its_follower_authenticates(
+    cluster: Cluster, prepare: Callable[..., PreparedJob], name_node: FakeNameNode
+) -> None:
+    """Neither by settings, nor by the name of a file system."""
+    job = prepare()
+    submit(job)
+    true = HadoopAccess.decode(read_secret(cluster, job))
+    (uri,) = true.summary.file_systems
+    with FakeIpcServer().in_thread() as server:
+        other = FakeNameNode()
+        other.serve(server)
+        address = str(server.address)
+        moved = {"dfs.nameservices": uri[7:], f"dfs.namenode.rpc-address.{uri[7:]}": address}
+        token = Token(identifier=b"i", password=b"p", kind="HDFS_DELEGATION_TOKEN", service=address)
+        summary = replace(true.summary, settings=moved, file_systems=(uri, f"hdfs://{address}"))
+        credentials = true.credentials.to_extended(token)
+        content = HadoopAccess(summary, credentials).encode()
+        data = {key: base64.b64encode(value).decode() for key, value in content.items()}
+        cluster.api.objects[SECRETS, f"{job.record.job_id}-hadoop"]["data"] = data
+        notices = renew(job)
+    assert other.renewed == []
+    assert len(name_node.renewed) == 1
+    assert any(f"hdfs://{address} is not renewed: your Hadoop configuration does not name" in each for each in notices)
+
+
+def test_a_follower_without_a_hadoop_configuration_renews_nothing(
+    cluster: Cluster, prepare: Callable[..., PreparedJob], name_node: FakeNameNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = prepare()
+    submit(job)
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    (notice,) = renew(job)
+    assert "not renewed: no Hadoop configuration is set" in notice
+    assert name_node.renewed == []
 
 
 def test_settings_of_daemons_and_secrets_stay_at_home() -> None:

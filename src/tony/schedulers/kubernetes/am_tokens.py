@@ -51,7 +51,7 @@ class AmTokens:
             self._renewal.cancel()
         try:
             async with asyncio.timeout(_CANCEL_SECONDS):
-                await to_thread(self._access.cancel_fetched_tokens, _log.warning)  # it may query the DNS
+                await to_thread(self._access.cancel_fetched_tokens)  # it may query the DNS
         except TimeoutError:
             _log.warning("the job's delegation tokens were not cancelled within %.0f s", _CANCEL_SECONDS)
         except (TonyError, OSError) as error:

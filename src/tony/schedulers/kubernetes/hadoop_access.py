@@ -6,7 +6,8 @@ summary in JSON, so they need neither these nor anything of the image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -33,6 +34,7 @@ _SETTINGS = (
 #: Words in names of settings that are for daemons alone, or secret.
 _EXCLUDED = ("keytab", "password", "secret", "datanode.data.dir", "namenode.name.dir")
 _PIECE_BYTES = 4 << 20
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ class HadoopAccess:
         return self._create_clients(self.credentials, {"HADOOP_USER_NAME": self.summary.user})
 
     def create_renewer_clients(self, environ: Mapping[str, str]) -> HdfsClients:
-        """Return clients without the job's tokens, which have a ticket or a keytab."""
+        """Return clients without the job's tokens, which have a keytab."""
         return self._create_clients(TokenCredentials(), environ)
 
     def _create_clients(self, credentials: TokenCredentials, environ: Mapping[str, str]) -> HdfsClients:
@@ -110,17 +112,14 @@ class HadoopAccess:
         configuration = Configuration.load(None, {}, given=self.summary.settings)
         return [find_name_service(configuration, uri or None) for uri in self.summary.file_systems]
 
-    def cancel_fetched_tokens(self, on_trouble: Callable[[str], None]) -> None:
-        """Cancel the tokens if they were fetched for this job. Blocks; not in a running loop.
-
-        Args:
-            on_trouble: called for each token that cannot be cancelled.
+    def cancel_fetched_tokens(self) -> None:
+        """Cancel the tokens if they were fetched for this job; log which cannot be. Blocks; not in a running loop.
 
         Raises:
             ConfigurationError: a setting that this needs is missing or invalid.
         """
         if self.is_fetched:
-            cancel_tokens(self.create_clients(), self.list_services(), on_trouble)
+            cancel_tokens(self.create_clients(), self.list_services(), _log.warning)
 
 
 def collect_settings(configuration: Configuration) -> dict[str, str]:

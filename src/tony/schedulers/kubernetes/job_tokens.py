@@ -8,18 +8,20 @@ import os
 from collections.abc import Callable, Sequence
 
 from tony.errors import ConfigError, Problem
-from tony.hadoop.configuration import ConfigurationError
+from tony.hadoop.configuration import Configuration, ConfigurationError
+from tony.hadoop.configuration.service_addresses import NameService, find_name_service
 from tony.hadoop.sasl.keytab import read_principal
 from tony.hadoop.tokens import TokenCredentials
 from tony.kube.api_client import ApiClient
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import SECRETS
 from tony.linux.thread_pools import to_thread
+from tony.model.state_directory import Home
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary, collect_settings
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.storage.hdfs.delegation_tokens import collect_job_credentials
-from tony.storage.hdfs.hdfs_clients import find_hdfs
+from tony.storage.hdfs.hdfs_clients import HdfsClients, find_hdfs
 from tony.storage.hdfs.token_renewal import TokenRenewal
 
 #: Keys of the Secret of `token_renewer`.
@@ -76,13 +78,45 @@ def _read_access(client: ApiClient, job: str) -> HadoopAccess | None:
     return HadoopAccess.decode({key: base64.b64decode(value) for key, value in data.items()})
 
 
-async def renew_for_followed_job(client: ApiClient, job: str, on_trouble: Callable[[str], None]) -> None:
+async def renew_for_followed_job(client: ApiClient, home: Home, job: str, on_trouble: Callable[[str], None]) -> None:
     """Renew the tokens that this client's user may renew, until cancelled or nothing is left to renew.
+
+    The job's Secret may be anyone's who may write Secrets: it must not choose where this user authenticates. Addresses
+    and principals are those of this client's own Hadoop configuration.
 
     Raises:
         KubeError: the Secret cannot be read.
+        ConfigurationError: the configuration cannot be used.
     """
     access = await to_thread(_read_access, client, job)
-    if access and access.is_fetched:
-        own = access.create_renewer_clients(os.environ)
-        await TokenRenewal(own, access.create_clients(), on_trouble).run(access.list_services())
+    if not (access and access.is_fetched):
+        return
+    try:
+        configuration = find_hdfs(home, {}).configuration
+    except ValueError as error:
+        on_trouble(f"the job's delegation tokens are not renewed: {error}")
+        return
+    own = HdfsClients.from_configuration(configuration, os.environ, TokenCredentials())
+    tokens = HdfsClients.from_configuration(configuration, os.environ, access.credentials)
+    services = _select_known_services(configuration, access.summary.file_systems, on_trouble)
+    await TokenRenewal(own, tokens, on_trouble).run(services)
+
+
+def _select_known_services(
+    configuration: Configuration, file_systems: Sequence[str], on_trouble: Callable[[str], None]
+) -> Sequence[NameService]:
+    """Return the file systems all of whose NameNodes the configuration names itself, and report the others."""
+    names = configuration.get_list("dfs.nameservices")
+    known = [find_name_service(configuration), *(find_name_service(configuration, f"hdfs://{each}") for each in names)]
+    addresses = {node.address for service in known for node in service.name_nodes}
+    found: list[NameService] = []
+    for uri in file_systems:
+        service = find_name_service(configuration, uri or None)
+        if addresses.issuperset(node.address for node in service.name_nodes):
+            found.append(service)
+        else:
+            on_trouble(
+                f"the job's delegation token of {service.uri} is not renewed: your Hadoop configuration does not name "
+                "this file system. Add it to dfs.nameservices, with dfs.namenode.rpc-address."
+            )
+    return found

@@ -149,6 +149,8 @@ class KubernetesSubmitter(Submitter):
         client = create_client(settings)
         with contextlib.closing(client), contextlib.ExitStack() as undo:
             access = _fetch_hadoop_access(job, settings, client)
+            if access:
+                undo.callback(access.cancel_fetched_tokens)
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
             with files.provide(client, job.record, settings, created):
@@ -223,7 +225,7 @@ class KubernetesSubmitter(Submitter):
         from tony.schedulers.kubernetes.job_tokens import renew_for_followed_job  # late: few jobs use HDFS
 
         with contextlib.closing(self._create_client(folder.job_id)) as client:
-            await renew_for_followed_job(client, folder.job_id, on_trouble)
+            await renew_for_followed_job(client, self._home, folder.job_id, on_trouble)
 
     async def dial(self, folder: JobFolder, address: str) -> socket.socket:
         return await to_thread(self._dial, folder, address)
