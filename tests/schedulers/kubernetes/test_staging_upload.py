@@ -142,7 +142,7 @@ def test_a_receiver_that_is_killed_before_it_renames_leaves_a_file_that_can_be_c
 
     replace = os.replace
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(SchedulerError, match="killed|Input/output"):
+    with pytest.raises(SchedulerError, match=r"killed|Input/output"):
         pod.send(DIGEST, path)
     assert (staging.folder / f".{DIGEST}.part").stat().st_mode & 0o200
     assert pod.send(DIGEST, path) == 0
