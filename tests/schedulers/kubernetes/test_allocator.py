@@ -309,7 +309,7 @@ def test_a_node_is_excluded_only_while_others_have_room(tmp_path: Path) -> None:
 def test_tokens_that_cannot_be_cancelled_do_not_change_the_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The Job is told to fail before; and what may query the DNS runs in a thread."""
+    """The Job fails nevertheless, and the event loop does not wait for the DNS."""
     limits: list[int] = []
 
     async def run() -> None:

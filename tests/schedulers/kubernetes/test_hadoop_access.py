@@ -180,7 +180,7 @@ def test_the_secret_of_a_job_does_not_choose_where_its_follower_authenticates(
         other = FakeNameNode()
         other.serve(server)
         address = str(server.address)
-        moved = {"dfs.nameservices": uri[7:], f"dfs.namenode.rpc-address.{uri[7:]}": address}
+        moved = {"fs.defaultFS": uri, "dfs.nameservices": uri[7:], f"dfs.namenode.rpc-address.{uri[7:]}": address}
         token = Token(identifier=b"i", password=b"p", kind="HDFS_DELEGATION_TOKEN", service=address)
         summary = replace(true.summary, settings=moved, file_systems=(uri, f"hdfs://{address}"))
         credentials = true.credentials.to_extended(token)
