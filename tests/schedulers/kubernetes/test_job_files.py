@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -251,6 +252,29 @@ def test_objects_are_removed_when_no_job_has_needed_them_for_long(
     remove_job(cluster, job.record.job_id)
     submit_again(job, 3)
     assert not names & set(cluster.api.list_names("configmaps"))
+
+
+def test_an_object_in_the_claim_that_a_job_needs_stays_without_its_record(
+    cluster: Cluster, job: PreparedJob, staging: FakeStaging
+) -> None:
+    """All records may have been deleted by hand."""
+    submit(stage(job, LARGE))
+    cluster.api.remove(CONFIG_MAPS, CLAIM.build_record_name(find_digest(LARGE)))
+    os.utime(staging.folder / find_digest(LARGE), times=(0, 0))
+    other = b"other" * (3 << 20)
+    submit_again(stage(job, other), 2)
+    assert {each.name for each in staging.folder.iterdir()} == {find_digest(LARGE), find_digest(other)}
+    remove_job(cluster, job.record.job_id)
+    submit_again(stage(job, b"third" * (3 << 20)), 3)
+    assert not (staging.folder / find_digest(LARGE)).exists()
+
+
+@pytest.mark.parametrize("name", ["tony", "notes", "tony-x-0", "kept-by-hand"])
+def test_other_config_maps_with_the_labels_of_objects_stay(cluster: Cluster, job: PreparedJob, name: str) -> None:
+    metadata = {"name": name, "labels": dict(object_upload.OBJECT_LABELS), "creationTimestamp": "2020-01-01T00:00:00Z"}
+    cluster.api.objects[CONFIG_MAPS, name] = {"metadata": metadata | {"uid": "u", "resourceVersion": "1"}}
+    submit(job)
+    assert name in cluster.api.list_names("configmaps")
 
 
 def test_objects_that_are_used_again_stay(cluster: Cluster, job: PreparedJob) -> None:

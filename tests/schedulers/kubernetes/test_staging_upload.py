@@ -175,14 +175,16 @@ def test_objects_that_are_not_needed_are_removed_after_some_time(
     pod: StagingPod, staging: FakeStaging, path: Path
 ) -> None:
     """Files of the user stay, and incomplete objects of others."""
-    names = [f"{letter}" * 64 for letter in "abc"] + [f".{'d' * 64}.part", f".{'e' * 64}.part", "notes.txt"]
+    names = [f"{letter}" * 64 for letter in "abcf"] + [f".{'d' * 64}.part", f".{'e' * 64}.part", "notes.txt"]
     staging.folder.mkdir(parents=True)
     for name in names:
         (staging.folder / name).write_bytes(b"x")
         if name[0] not in "c" and "e" not in name[:2]:
             os.utime(staging.folder / name, times=(0, time.time() - KEEP_SECONDS - 60))
-    pod.remove_unused(["a" * 64])
-    assert sorted(list_content(staging.folder)) == sorted(["a" * 64, "c" * 64, f".{'e' * 64}.part", "notes.txt"])
+    pod.remove_unused(["a" * 64, "f" * 40])
+    assert sorted(list_content(staging.folder)) == sorted(
+        ["a" * 64, "f" * 64, "c" * 64, f".{'e' * 64}.part", "notes.txt"]
+    )
 
 
 def test_an_object_that_is_received_again_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ the deletion is refused.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tony.kube.resources import CONFIG_MAPS, JOBS
 from tony.schedulers.job_store.job_objects import MANAGED_LABELS, PREFIX
 from tony.schedulers.kubernetes.launch_payload import CONTENT_KEY, build_piece_name
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_receiver import KEEP_SECONDS
 
 _PIECE_BYTES = 900 << 10
 #: Bytes of all files of a job in ConfigMaps: the API server and etcd are no file store.
@@ -29,8 +31,8 @@ OBJECT_LABELS: Mapping[str, str] = {**MANAGED_LABELS, f"{PREFIX}part": "object"}
 #: Annotation of a ConfigMap: when a submission used it, in seconds since 1970; of a Job: the objects it needs.
 _USED, OBJECTS_ANNOTATION = f"{PREFIX}used", f"{PREFIX}objects"
 _DAY_SECONDS = 86_400.0
-#: Seconds for which an object is kept that no Job of the namespace needs.
-KEEP_SECONDS = 7 * _DAY_SECONDS
+#: Name of such a ConfigMap: of a piece, or that a claim has the object. Others may carry our labels, too.
+_NAME = re.compile(r"tony-[0-9a-f]{40}-[0-9a-f]+")
 
 
 def count_pieces(size: int) -> int:
@@ -71,7 +73,8 @@ class SharedObjects:
     def __init__(self, client: ApiClient, now: float) -> None:
         self._client, self._now = client, now
         listed = client.list(CONFIG_MAPS, labels=OBJECT_LABELS, metadata_only=True).items
-        self._found = {str(each["metadata"]["name"]): each["metadata"] for each in listed}
+        names = {str(each["metadata"]["name"]): each["metadata"] for each in listed}
+        self._found = {name: metadata for name, metadata in names.items() if _NAME.fullmatch(name)}
         self._needed: set[str] = set()
 
     def upload(self, digest: str, path: Path) -> int:
@@ -101,9 +104,16 @@ class SharedObjects:
         self._create(claim.build_record_name(digest), metadata, None)
 
     def list_staged(self, claim: StagingClaim) -> Collection[str]:
-        """Return the digests of all objects that a claim has."""
+        """Return the digests, or their beginnings, of all objects in a claim that are noted or that Jobs need."""
         notes = [each.get("annotations") or {} for each in self._found.values()]
-        return {each.get(f"{PREFIX}digest", "") for each in notes if each.get(f"{PREFIX}claim") == str(claim)}
+        noted = {each.get(f"{PREFIX}digest", "") for each in notes if each.get(f"{PREFIX}claim") == str(claim)}
+        return noted | self._list_needed()
+
+    def _list_needed(self) -> set[str]:
+        """Return the beginnings of the digests that Jobs of the namespace need."""
+        jobs = self._client.list(JOBS, labels=MANAGED_LABELS, metadata_only=True).items
+        notes = [each["metadata"].get("annotations") or {} for each in jobs]
+        return {digest for each in notes for digest in each.get(OBJECTS_ANNOTATION, "").split()}
 
     def delete_unused(self) -> None:
         """Delete the objects that no Job needs, and that were not used for long."""
@@ -114,9 +124,7 @@ class SharedObjects:
         }
         if not old:
             return
-        jobs = self._client.list(JOBS, labels=MANAGED_LABELS, metadata_only=True).items
-        notes = [each["metadata"].get("annotations") or {} for each in jobs]
-        needed = {digest for each in notes for digest in each.get(OBJECTS_ANNOTATION, "").split()}
+        needed = self._list_needed()
         for name, metadata in old.items():
             if name.split("-")[1] not in needed and self._client.delete_version(CONFIG_MAPS, metadata):
                 del self._found[name]

@@ -195,12 +195,16 @@ def _read_part(file: FileIO, size: int, content: hashlib._Hash) -> int:
 def remove_unused(folder: Path, kept: Collection[str]) -> int:
     """Remove objects that were received long ago, but those that are to be kept; return their bytes.
 
+    Args:
+        kept: digests, or their first 40 characters.
+
     Another receiver may find an object complete at the same moment, and set its time: so it is renamed first.
     """
     removed = 0
+    prefixes = {each[:40] for each in kept}
     for entry in [*os.scandir(folder)]:
         is_object = bool(_DIGEST.fullmatch(entry.name))
-        if (not is_object and not _PART.fullmatch(entry.name)) or entry.name in kept:
+        if (not is_object and not _PART.fullmatch(entry.name)) or entry.name[:40] in prefixes:
             continue
         with contextlib.suppress(OSError):
             if _is_old(entry.path):
