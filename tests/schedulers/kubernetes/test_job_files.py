@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from tony.schedulers.kubernetes.launch_payload import build_piece_name
 from tony.schedulers.kubernetes.manifests import RELEASE, build_staging_pod, build_task_pod
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.cache.object_cache import Cache
 
 CONFIG_MAPS, PODS = "/api/v1/namespaces/ml/configmaps", "/api/v1/namespaces/ml/pods"
@@ -187,6 +189,33 @@ def test_a_client_that_is_killed_while_it_sends_leaves_nothing(
     assert set(cluster.api.list_names("jobs")) == running | {last}
     owners = {name.removesuffix("-staging") for name in cluster.api.list_names("pods")}
     assert owners <= running
+
+
+@pytest.mark.parametrize("target", ["pods", "jobs"])
+def test_an_interrupted_submission_stops_and_leaves_nothing(
+    cluster: Cluster, job: PreparedJob, staging: FakeStaging, target: str
+) -> None:
+    """While its pod starts, and while the Job is being released."""
+    answer_request = cluster.server.answer
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        submission = asyncio.ensure_future(KubernetesSubmitter(job.home).submit(stage(job, LARGE)))
+        method = "POST" if target == "pods" else "PATCH"
+
+        def interrupt(request: Request) -> Answer:
+            if request.method == method and f"/{target}" in request.target:
+                loop.call_soon_threadsafe(submission.cancel)
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # it has been cancelled
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
+            return answer_request(request)
+
+        cluster.server.answer = interrupt
+        await submission
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    assert not cluster.list_left()
 
 
 def test_a_job_whose_files_are_still_sent_is_not_removed(cluster: Cluster, job: PreparedJob) -> None:

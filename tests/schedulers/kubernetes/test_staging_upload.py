@@ -18,6 +18,7 @@ from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.kubernetes import staging_receiver, staging_upload
+from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.staging_receiver import KEEP_SECONDS, remove_unused
 from tony.schedulers.kubernetes.staging_upload import StagingPod
@@ -51,7 +52,7 @@ def staging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSta
 
 @pytest.fixture
 def pod(client: ApiClient, api: FakeApi, staging: FakeStaging) -> Iterator[StagingPod]:
-    with StagingPod(client, {"metadata": {"name": "job-staging"}, **RUNNING}) as found:
+    with StagingPod(client, {"metadata": {"name": "job-staging"}, **RUNNING}, Cancellation()) as found:
         yield found
     assert not api.list_names("pods")
 
@@ -209,7 +210,7 @@ def test_a_pod_that_cannot_start_is_named(client: ApiClient, api: FakeApi) -> No
     body: Object = {"metadata": {"name": "p"}, "status": {"phase": "Pending", "containerStatuses": [waiting]}}
     with (
         pytest.raises(SchedulerError, match="the pod p cannot start: ErrImageNeverPull: no image"),
-        StagingPod(client, body),
+        StagingPod(client, body, Cancellation()),
     ):
         pass
     assert not api.list_names("pods")

@@ -11,7 +11,9 @@ from tony.errors import ConfigError, InfraError, Problem
 from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from tony.model.staged_files import StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
+from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.manifests import build_staging_pod
 from tony.schedulers.kubernetes.object_upload import (
     MAX_STAGED_BYTES,
@@ -50,7 +52,7 @@ class JobFiles:
 
     @contextlib.contextmanager
     def provide(
-        self, client: ApiClient, record: JobRecord, settings: KubernetesSettings, created: Object
+        self, client: ApiClient, record: JobRecord, settings: KubernetesSettings, created: Object, stop: Cancellation
     ) -> Iterator[None]:
         """Send what the namespace does not have, and remove what it has had for long without a use.
 
@@ -59,12 +61,15 @@ class JobFiles:
 
         Args:
             created: the Job, suspended, which names the objects.
+            stop: set to stop it.
 
         Raises:
-            SchedulerError: the API server refuses or cannot be reached, or the claim cannot be written.
+            SchedulerError: the API server refuses or cannot be reached, or the claim cannot be written;
+                or it was stopped.
         """
         shared = SharedObjects(client, parse_time(created["metadata"]["creationTimestamp"]))
         for digest, path in self.paths.items():
+            stop.check()
             if digest not in self.large:
                 shared.upload(digest, path)
         claim = StagingClaim.from_text(settings.staging) if self.large else None
@@ -75,7 +80,7 @@ class JobFiles:
             runtime = (self.runtime.digest, count_pieces(self.runtime.size))
             pod = build_staging_pod(record, settings, runtime, claim, str(created["metadata"]["uid"]))
             owner = _find_claim(client, claim)
-            with StagingPod(client, pod) as receiver:
+            with StagingPod(client, pod, stop) as receiver:
                 for digest in missing:
                     receiver.send(digest, self.paths[digest])
                     shared.record_staged(digest, claim, owner)
@@ -92,19 +97,31 @@ def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: Kuber
     Raises:
         ConfigError: they are too large for the API, and there is no claim.
     """
-    items = [item for role in record.staged.roles.values() for item in role.items if not item.in_place]
-    names = {item.digest: item.name for item in items}
-    paths = {digest: cache.find_object(digest) for digest in (runtime.digest, *names)}
-    sizes = {digest: paths[digest].stat().st_size for digest in names}
+    items = _list_items(record.staged)
+    paths = {digest: cache.find_object(digest) for digest in (runtime.digest, *items)}
+    sizes = {digest: item.size for digest, item in items.items()}
     large = find_large_objects(sizes, runtime.size)
     if large and not settings.staging:
-        parts = [f"{names[digest]} {format_bytes(size)}" for digest, size in sizes.items()]
+        parts = [f"{items[digest].name} {format_bytes(size)}" for digest, size in sizes.items()]
         total = format_bytes(sum(sizes.values()) + runtime.size)
         text = f"the job's files have {total} ({', '.join([*parts, f'tony {format_bytes(runtime.size)}'])}); "
         text += f"the API of the cluster takes {format_bytes(MAX_STAGED_BYTES)}. Set scheduler.kubernetes.staging to a "
         text += 'volume of the cluster, such as "pvc:CLAIM", leave files out (.tonyignore), or use an image with them.'
         raise ConfigError([Problem(key="source", message=text)])
     return JobFiles(runtime=runtime, paths=paths, large=large)
+
+
+def count_object_pieces(staged: StagedJob, settings: KubernetesSettings) -> Mapping[str, int]:
+    """Return the number of ConfigMaps of each object of a job that is not submitted; 0: it is in the claim."""
+    sizes = {digest: item.size for digest, item in _list_items(staged).items()}
+    large = find_large_objects(sizes, 0) if settings.staging else ()
+    return {digest: 0 if digest in large else count_pieces(size) for digest, size in sizes.items()}
+
+
+def _list_items(staged: StagedJob) -> Mapping[str, StagedItem]:
+    """Return an item for each object that the client sends, by digest."""
+    items = [item for role in staged.roles.values() for item in role.items if not item.in_place]
+    return {item.digest: item for item in items}
 
 
 def _find_claim(client: ApiClient, claim: StagingClaim) -> Object | None:

@@ -19,6 +19,7 @@ from tony.kube.errors import KubeError
 from tony.kube.resources import PODS
 from tony.retry import Backoff
 from tony.schedulers.kubernetes import pod_ends
+from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.port_forward import forward_port
 from tony.schedulers.kubernetes.staging_receiver import MAX_LINE_BYTES, PORT
 
@@ -41,10 +42,11 @@ class StagingPod:
 
     Args:
         body: the pod to create.
+        stop: set to stop what is waiting or sending, which then raises SchedulerError.
     """
 
-    def __init__(self, client: ApiClient, body: Object) -> None:
-        self._client, self._body = client, body
+    def __init__(self, client: ApiClient, body: Object, stop: Cancellation) -> None:
+        self._client, self._body, self._stop = client, body, stop
         self._name = str(body["metadata"]["name"])
 
     def __enter__(self) -> StagingPod:
@@ -80,7 +82,8 @@ class StagingPod:
                 reason = (failure and failure[0]) or pod_ends.find_pending_reason(pod) or "see kubectl describe pod"
                 text = f"the pod {self._name} did not start within {_START_SECONDS:.0f} s: {reason}"
                 raise SchedulerError(text)
-            time.sleep(pause)
+            self._stop.wait(pause)
+            self._stop.check()
 
     def send(self, digest: str, path: Path) -> int:
         """Send an object, or what is missing of it; return the number of bytes that were sent.
@@ -97,7 +100,7 @@ class StagingPod:
                     offset = int(str(_request(stream, {"digest": digest, "size": size})["offset"]))
                     if offset > received:
                         received, stuck_since = offset, None
-                    sent += _copy(path, offset, stream)
+                    sent += _copy(path, offset, stream, self._stop)
                     _read_answer(stream)
                     return sent
             except _RefusedError:
@@ -108,7 +111,8 @@ class StagingPod:
                 if now - stuck_since > _STUCK_SECONDS:
                     text = f"cannot send {path} to the pod {self._name}, which has {received} of {size} bytes: {error}"
                     raise SchedulerError(text) from error
-            time.sleep(pause)
+            self._stop.wait(pause)
+            self._stop.check()
         raise AssertionError("delays have no end")
 
     def remove_unused(self, kept: Collection[str]) -> None:
@@ -130,11 +134,12 @@ class StagingPod:
             yield stream
 
 
-def _copy(path: Path, offset: int, stream: IO[bytes]) -> int:
+def _copy(path: Path, offset: int, stream: IO[bytes], stop: Cancellation) -> int:
     """Send a file from an offset on; return the number of bytes."""
     with path.open("rb") as file:
         file.seek(offset)
         while data := file.read(_CHUNK_BYTES):
+            stop.check()
             stream.write(data)
         stream.flush()
         return file.tell() - offset

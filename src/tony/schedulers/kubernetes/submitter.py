@@ -6,6 +6,7 @@ that runs, and deleting the Job deletes all; a later submission in the namespace
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -48,11 +49,12 @@ from tony.schedulers.kubernetes.access_rules import (
     find_account_problem,
     find_missing_rules,
 )
+from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind, find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
-from tony.schedulers.kubernetes.job_files import find_files
+from tony.schedulers.kubernetes.job_files import count_object_pieces, find_files
 from tony.schedulers.kubernetes.kueue import find_queue_problems
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
@@ -63,7 +65,6 @@ from tony.schedulers.kubernetes.manifests import (
     build_job,
     build_task_pod,
 )
-from tony.schedulers.kubernetes.object_upload import count_pieces, find_large_objects
 from tony.schedulers.kubernetes.pod_groups import NO_POD_GROUPS, find_pod_groups
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
@@ -135,9 +136,18 @@ class KubernetesSubmitter(Submitter):
 
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
-        await to_thread(self._submit, job, settings)
+        stop = Cancellation()
+        work = asyncio.ensure_future(to_thread(self._submit, job, settings, stop))
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait([work])
+            if work.exception():
+                raise
+            # Otherwise it was complete before: the job runs.
 
-    def _submit(self, job: PreparedJob, settings: KubernetesSettings) -> None:
+    def _submit(self, job: PreparedJob, settings: KubernetesSettings, stop: Cancellation) -> None:
         name = job.record.job_id
         if job.record.framework_path:
             text = "on Kubernetes only the frameworks of tony itself can be used"
@@ -153,7 +163,7 @@ class KubernetesSubmitter(Submitter):
                 undo.callback(access.cancel_fetched_tokens)
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
-            with files.provide(client, job.record, settings, created):
+            with files.provide(client, job.record, settings, created, stop):
                 content = json.loads(job.folder.credentials.read_text())
                 credentials = from_plain(JobCredentials, content, ignore_unknown=True)
                 payload = AmPayload(
@@ -170,10 +180,12 @@ class KubernetesSubmitter(Submitter):
                 _create_secret(client, name, f"{name}-env", payload.owner, variables)
                 if access:
                     _create_secret(client, name, f"{name}-hadoop", payload.owner, access.encode())
+                stop.check()
                 client.patch(JOBS, name, dict(RELEASE))
-            undo.pop_all()
             with contextlib.suppress(KubeError):  # the next submission does it
                 delete_abandoned_jobs(client, created)
+            stop.check()
+            undo.pop_all()
 
     # --- after ----------------------------------------------------------------------------------------------------
 
@@ -381,7 +393,7 @@ def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings)
         f"{record.job_id}-0",
         settings,
         runtime=_NO_RUNTIME,
-        pieces=_count_object_pieces(record.staged, settings),
+        pieces=count_object_pieces(record.staged, settings),
         am_address=_NO_ADDRESS,
         owner=_UNKNOWN_UID,
         memory=record.spec.effective_roles[role].resources.memory,
@@ -401,13 +413,6 @@ def _delete_job(client: ApiClient, name: str, uid: str) -> None:
     """Delete a Job whose submission has failed, and all that it owns."""
     with contextlib.suppress(KubeError):
         client.delete(JOBS, name, uid=uid)
-
-
-def _count_object_pieces(staged: StagedJob, settings: KubernetesSettings) -> Mapping[str, int]:
-    items = [item for role in staged.roles.values() for item in role.items if not item.in_place]
-    sizes = {item.digest: item.size for item in items}
-    large = find_large_objects(sizes, 0) if settings.staging else ()
-    return {digest: 0 if digest in large else count_pieces(size) for digest, size in sizes.items()}
 
 
 def _create_secret(client: ApiClient, job: str, name: str, owner: str, content: Mapping[str, bytes]) -> None:
