@@ -14,7 +14,7 @@ import pytest
 from tests.kube.fake_api import FakeApi, Object
 from tests.kube.scripted_server import ScriptedServer
 from tests.schedulers.kubernetes.fake_staging import FakeStaging
-from tony.errors import SchedulerError
+from tony.errors import SchedulerError, StorageError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.kubernetes import staging_receiver, staging_upload
@@ -128,7 +128,12 @@ def test_what_is_no_plain_file_is_not_written_to(
     staging.folder.mkdir(parents=True)
     part, other = staging.folder / f".{DIGEST}.part", tmp_path / "other"
     other.write_bytes(b"other")
-    {"link": lambda: part.symlink_to(other), "pipe": lambda: os.mkfifo(part), "folder": part.mkdir}[kind]()
+    if kind == "link":
+        part.symlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(part)
+    else:
+        part.mkdir()
     assert pod.send(DIGEST, path) == len(CONTENT)
     assert (staging.folder / DIGEST).read_bytes() == CONTENT
     assert other.read_bytes() == b"other"
@@ -170,6 +175,13 @@ def test_a_local_file_that_was_changed_is_not_sent_for_ever(
     with pytest.raises(SchedulerError, match="what was received is not"):
         pod.send(DIGEST, path)
     assert DIGEST not in list_content(staging.folder)
+
+
+def test_a_local_file_that_is_missing_is_named_at_once(pod: StagingPod, staging: FakeStaging, path: Path) -> None:
+    path.unlink()
+    with pytest.raises(StorageError, match=f"cannot read {path}: No such file"):
+        pod.send(DIGEST, path)
+    assert not staging.connections
 
 
 def test_objects_that_are_not_needed_are_removed_after_some_time(
@@ -221,6 +233,9 @@ def test_a_pod_that_cannot_start_is_named(client: ApiClient, api: FakeApi) -> No
     [
         ("pvc:data", "pvc:data/tony-staging"),
         ("pvc:data/a/b/", "pvc:data/a/b"),
+        ("pvc:data//a//b", "pvc:data/a/b"),
+        ("pvc:data//", "pvc:data/tony-staging"),
+        ("pvc:data/./x", None),
         ("data", None),
         ("pvc:data/../x", None),
         ("pvc:data:ro", None),

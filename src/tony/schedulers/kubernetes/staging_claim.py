@@ -39,9 +39,10 @@ class StagingClaim:
             ValueError: it is not valid.
         """
         match = _FORM.fullmatch(text)
-        if match is None or ".." in (match["folder"] or "").split("/"):
-            raise ValueError('expected "pvc:CLAIM" or "pvc:CLAIM/FOLDER".')
-        return cls(match["name"], (match["folder"] or _FOLDER).strip("/") or _FOLDER)
+        parts = [part for part in (match["folder"] or _FOLDER).split("/") if part] if match else []
+        if match is None or {".", ".."} & {*parts}:
+            raise ValueError('expected "pvc:CLAIM" or "pvc:CLAIM/FOLDER", without "." and "..".')
+        return cls(match["name"], "/".join(parts) or _FOLDER)  # one name for one folder: records are found by it
 
     def __str__(self) -> str:
         """Return it as `from_text` parses it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeError
 from tony.kube.resources import PODS
+from tony.linux.disk_errors import explain_os_error
 from tony.retry import Backoff
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.cancellation import Cancellation
@@ -90,8 +92,15 @@ class StagingPod:
 
         Raises:
             SchedulerError: the pod cannot store it, or cannot be reached.
+            StorageError: the local file cannot be read.
         """
-        size = path.stat().st_size
+        with explain_os_error(f"read {path}", path.parent):
+            file = path.open("rb")
+        with file:
+            return self._send(digest, path, file)
+
+    def _send(self, digest: str, path: Path, file: IO[bytes]) -> int:
+        size = os.fstat(file.fileno()).st_size
         received = sent = 0
         stuck_since: float | None = None
         for pause in _BACKOFF:
@@ -100,7 +109,7 @@ class StagingPod:
                     offset = int(str(_request(stream, {"digest": digest, "size": size})["offset"]))
                     if offset > received:
                         received, stuck_since = offset, None
-                    sent += _copy(path, offset, stream, self._stop)
+                    sent += _copy(file, offset, stream, self._stop)
                     _read_answer(stream)
                     return sent
             except _RefusedError:
@@ -134,15 +143,14 @@ class StagingPod:
             yield stream
 
 
-def _copy(path: Path, offset: int, stream: IO[bytes], stop: Cancellation) -> int:
+def _copy(file: IO[bytes], offset: int, stream: IO[bytes], stop: Cancellation) -> int:
     """Send a file from an offset on; return the number of bytes."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        while data := file.read(_CHUNK_BYTES):
-            stop.check()
-            stream.write(data)
-        stream.flush()
-        return file.tell() - offset
+    file.seek(offset)
+    while data := file.read(_CHUNK_BYTES):
+        stop.check()
+        stream.write(data)
+    stream.flush()
+    return file.tell() - offset
 
 
 def _request(stream: IO[bytes], request: Mapping[str, object]) -> Mapping[str, object]:
