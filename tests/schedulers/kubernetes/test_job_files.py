@@ -236,7 +236,7 @@ def test_a_job_whose_files_are_still_sent_is_not_removed(cluster: Cluster, job: 
 
 
 def test_a_job_that_is_released_meanwhile_is_not_removed(cluster: Cluster, job: PreparedJob) -> None:
-    """The other submission has listed it as incomplete, and finds no pod that receives files any more."""
+    """The other submission has listed it as incomplete, and no longer finds a pod that receives files."""
     submit(job)
     suspended = {"metadata": {"labels": {"tony.dev/submission": "incomplete"}}, "spec": {"suspend": True}}
     cluster.api.update(JOBS, job.record.job_id, suspended)
