@@ -150,7 +150,7 @@ def test_an_elastic_gang_has_its_minimum_and_further_pods_come_one_by_one() -> N
 
 
 def test_the_fields_of_pods_say_what_kueue_needs() -> None:
-    pods = Pods(**{"worker_a": Role(instances=2)})
+    pods = Pods(worker_a=Role(instances=2))
     pod, _ = pods.add(worker_a=2)
     assert pods.table.build_pod_fields("worker_a", pod.gang) == {
         "metadata": {
