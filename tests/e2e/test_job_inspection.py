@@ -98,14 +98,14 @@ def test_a_job_from_a_terminal(lab: Lab) -> None:
 
 def shows_its_page(lab: Lab, job: str) -> None:
     """`open` finds the portal that runs, and none that has ended."""
-    assert lab.tony("open", job).returncode == 2
+    assert lab.tony("open", job, "--print").returncode == 2
     portal = lab.follow("portal")
     assert portal.stdout
     address = next(word for word in portal.stdout.readline().split() if word.startswith("http"))
     assert lab.tony("open", job).stdout.splitlines()[0] == f"{address}job/{job}"
     portal.terminate()
     portal.wait(60)
-    assert lab.tony("open", job).returncode == 2
+    assert lab.tony("open", job, "--print").returncode == 2
 
 
 def on_a_terminal(lab: Lab, job: str) -> str:

@@ -17,7 +17,7 @@ from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.portal_packages import check_portal_packages
 from tony.cli.terminal.display import format_ssh_hint, has_display
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.errors import InfraError
+from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.portal_client.known_portals import find_running
 from tony.model.state_directory import Home
@@ -32,7 +32,8 @@ def command(job: str, only_print: bool, as_json: bool) -> None:
     """Open JOB's web page in a browser; without a display, print its address.
 
     Opens the page of your portal if one is running on this machine; otherwise, for a job on a cluster, the tracking URL
-    that the cluster shows. If there is neither, starts your portal, and serves its pages until Ctrl-C.
+    that the cluster shows. If there is neither, starts your portal, and serves its pages until Ctrl-C; not if only the
+    address is requested.
     """
     home, name = job_id(job)
     show = partial(_show, name, only_print=only_print, as_json=as_json)
@@ -40,6 +41,8 @@ def command(job: str, only_print: bool, as_json: bool) -> None:
         show(_build_page_address(portal, name), is_portal=True)
     elif page := _find_cluster_page(home, name):
         show(page, is_portal=False)
+    elif only_print or as_json:
+        raise UserError("your portal is not running on this machine. Start it: tony portal")
     else:
         _serve_portal(home, lambda portal: show(_build_page_address(portal, name), is_portal=True))
 
