@@ -33,4 +33,5 @@ def test_out_of_memory_is_named_with_both_numbers(lab: KubernetesLab) -> None:
     reasons = {name: failure["reason"] for name, failure in failures.items()}
     assert {failure["cause"] for failure in failures.values()} == {"memory"}, reasons
     assert re.search(r"\(limit 128m\): 1[3-9]\d.*m used, killed by the executor", reasons["grows"]), reasons
-    assert re.search(r"peak \d+.*m, limit 128m", reasons["at-once"]), reasons
+    # Of a slow machine the executor sees the program grow.
+    assert re.search(r"peak \d+.*m, limit 128m|\(limit 128m\): 1\d\d.*m used", reasons["at-once"]), reasons
