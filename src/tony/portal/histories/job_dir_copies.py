@@ -226,12 +226,14 @@ def _fetch_logs(store: FileStore, entry: IndexEntry, folder: JobFolder, logs: It
 
 
 def _fetch_tails(store: FileStore, entry: IndexEntry, folder: JobFolder, task: str) -> None:
+    named = [(LogName.parse(tail.name), tail) for tail in store.read_tails(entry.path)]
+    own = [(name, tail) for name, tail in named if name and (name.file, name.task) == (tail.name, task)]
+    if not own:
+        return
     mirror = Mirror(folder.logs)
     try:
-        for tail in store.read_tails(entry.path):
-            name = LogName.parse(tail.name)
-            if name is not None and (name.file, name.task) == (tail.name, task):
-                mirror.write(name, 0, tail.offset, tail.data, tail.times)
+        for name, tail in own:
+            mirror.write(name, 0, tail.offset, tail.data, tail.times)
     finally:
         mirror.close()
 
