@@ -21,12 +21,16 @@ def find_open_file(pid: int, matches: Callable[[str], bool]) -> tuple[str, str] 
     """
     folder = f"/proc/{pid}/fd"
     try:
-        for number in os.listdir(folder):
-            name = os.readlink(f"{folder}/{number}")
-            if matches(name):
-                return f"{folder}/{number}", name
+        numbers = os.listdir(folder)
     except OSError:
         return None
+    for number in numbers:
+        try:
+            name = os.readlink(f"{folder}/{number}")
+        except OSError:  # the process has closed this one since
+            continue
+        if matches(name):
+            return f"{folder}/{number}", name
     return None
 
 
