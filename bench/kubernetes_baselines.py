@@ -1,6 +1,6 @@
 """What users of Kubernetes run jobs with instead of tony, built from Go modules into the user's cache:
 
-    .venv/bin/python -m bench.kubernetes_baselines [kubectl] [jobset]
+    .venv/bin/python -m bench.kubernetes_baselines [kubectl] [jobset] [trainer]
 
 Rows of the bench leave out what is not built. Each takes minutes the first time, most of them for client libraries.
 """
@@ -17,9 +17,12 @@ from pathlib import Path
 from tony.mini.kubernetes.software import SOURCE, build_version_flags
 from tony.mini.software import cache_folder
 
-JOBSET_VERSION = "v0.10.1"
-#: Controller -> its module, whose root is the program.
-_MODULES = {"jobset": f"sigs.k8s.io/jobset@{JOBSET_VERSION}"}
+JOBSET_VERSION, TRAINER_VERSION = "v0.10.1", "v2.1.0"
+#: Controller -> its module, and the package of the program there.
+_MODULES = {
+    "jobset": (f"sigs.k8s.io/jobset@{JOBSET_VERSION}", "."),
+    "trainer": (f"github.com/kubeflow/trainer/v2@{TRAINER_VERSION}", "./cmd/trainer-controller-manager"),
+}
 _KUBECTL = """\
 package main
 
@@ -44,7 +47,7 @@ def find_program(name: str) -> Path | None:
 
 def find_module(name: str) -> Path:
     """Return the folder of a controller's module, which has its manifests. `go` downloads it if it is missing."""
-    command = ["go", "mod", "download", "-json", _MODULES[name]]
+    command = ["go", "mod", "download", "-json", _MODULES[name][0]]
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True)
     return Path(next(line.split('"')[3] for line in done.stdout.splitlines() if '"Dir"' in line))
 
@@ -57,17 +60,17 @@ def build(name: str) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as folder:
         if name == "kubectl":  # of the same release as the small Kubernetes, whose versions and checksums it shares
-            source, mode, flags = Path(folder), "mod", build_version_flags()
+            source, package, mode, flags = Path(folder), ".", "mod", build_version_flags()
             for file in ("go.mod", "go.sum"):
                 shutil.copyfile(SOURCE / file, source / file)
             (source / "main.go").write_text(_KUBECTL, encoding="utf-8")
         else:
-            source, mode, flags = find_module(name), "readonly", ""
+            source, package, mode, flags = find_module(name), _MODULES[name][1], "readonly", ""
         _folder().mkdir(parents=True, exist_ok=True)
         draft = Path(folder) / "program"
         options = [f"-mod={mode}", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(draft)]
         environ = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
-        subprocess.run(["go", "build", *options, "."], cwd=source, env=environ, check=True)
+        subprocess.run(["go", "build", *options, package], cwd=source, env=environ, check=True)
         shutil.move(draft, _folder() / name)
 
 

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from bench.failing_jobs import NS, SETTLE, TASKS, came_back, full, kill, until
 from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Target, Unit, at_least, at_most, interleaved
-from bench.kubernetes_jobs import KubectlJob, find_kinds, run_kubectl
+from bench.kubernetes_controllers import run_kubectl
+from bench.kubernetes_jobs import KubectlJob, find_kinds
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop, tony
 from bench.process_facts import command_line, status_of
 from bench.small_kubernetes import SCHEDULER_TABLE, SmallKubernetes

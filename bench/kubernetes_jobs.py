@@ -1,26 +1,19 @@
-"""Jobs of four programs as users of Kubernetes have them without tony, and the controllers that some of them need."""
+"""Jobs of four programs as users of Kubernetes have them without tony."""
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import yaml
-
-from bench.failing_jobs import NS, until
+from bench.failing_jobs import NS
 from bench.harness import CPU, CannotRunError, Figures
-from bench.kubernetes_baselines import JOBSET_VERSION, find_module, find_program
-from bench.measured_processes import cpu_of
+from bench.kubernetes_baselines import JOBSET_VERSION, TRAINER_VERSION, find_program
+from bench.kubernetes_controllers import TRAINER_RUNTIME, Object, run_kubectl, start_jobset, start_trainer
 from bench.small_kubernetes import SmallKubernetes
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 
@@ -29,7 +22,7 @@ TASKS = 4
 _TIMEOUT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 _MEMORY = "256Mi"
-Object = dict[str, Any]
+_JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +92,6 @@ class KubectlJob:
         run_kubectl(cluster, "delete", self.resource, name, *words)
 
 
-def run_kubectl(cluster: SmallKubernetes, *words: str, check: bool = True) -> tuple[str, float]:
-    """Return what `kubectl` prints, and its CPU time in seconds.
-
-    Raises:
-        CannotRunError: it failed, and `check` is set.
-    """
-    kubectl = find_program("kubectl")
-    assert kubectl is not None
-    with subprocess.Popen(
-        [str(kubectl), *words], env=cluster.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as program:
-        assert program.stdout is not None
-        printed = program.stdout.read()
-        _, status, usage = os.wait4(program.pid, 0)
-        program.returncode = os.waitstatus_to_exitcode(status)
-    if check and program.returncode:
-        raise CannotRunError(f"kubectl {' '.join(words)}: {printed[-2000:]}")
-    return printed, cpu_of(usage)
-
-
 def find_kinds(cluster: SmallKubernetes, stack: ExitStack) -> tuple[Sequence[KubectlJob], Sequence[str]]:
     """Return the kinds that have been built, with their controllers running; and why others are left out.
 
@@ -129,12 +102,15 @@ def find_kinds(cluster: SmallKubernetes, stack: ExitStack) -> tuple[Sequence[Kub
         return (), ("nothing to compare with: python -m bench.kubernetes_baselines",)
     kinds = [KubectlJob("Indexed Job", "job", "job-name", _build_indexed_job, restarted=1)]
     notes = []
-    kind = KubectlJob(f"JobSet {JOBSET_VERSION}", "jobset", "jobset.sigs.k8s.io/jobset-name", _build_job_set)
-    if find_program("jobset") is None:
-        notes.append(f"{kind.title} is not built: python -m bench.kubernetes_baselines jobset")
-    else:
-        _start_jobset(cluster, stack)
-        kinds.append(kind)
+    job_set = KubectlJob(f"JobSet {JOBSET_VERSION}", "jobset", _JOBSET_LABEL, _build_job_set)
+    # A TrainJob creates a JobSet of its own name.
+    train_job = KubectlJob(f"Trainer {TRAINER_VERSION}", "trainjob", _JOBSET_LABEL, _build_train_job)
+    for name, kind, start in (("jobset", job_set, start_jobset), ("trainer", train_job, start_trainer)):
+        if find_program(name) is None:
+            notes.append(f"{kind.title} is not built: python -m bench.kubernetes_baselines {name}")
+        else:
+            start(cluster, stack, kind.build("trial", "pass"))
+            kinds.append(kind)
     return kinds, notes
 
 
@@ -167,100 +143,13 @@ def _build_job_set(name: str, program: str) -> Object:
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": spec}
 
 
-# --- controllers --------------------------------------------------------------------------------------------------
-
-
-def _start_jobset(cluster: SmallKubernetes, stack: ExitStack) -> None:
-    module = find_module("jobset")
-    folder = cluster.places.path / "jobset"
-    certificates, authority = folder / "certificates", _create_certificate(folder / "certificates")
-    config = {
-        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-        "kind": "Configuration",
-        "leaderElection": {"leaderElect": False},
-        "internalCertManagement": {"enable": False},
-        "webhook": {"port": 9443, "certDir": str(certificates)},
-        "metrics": {"bindAddress": "0"},
+def _build_train_job(name: str, program: str) -> Object:
+    (container,) = _build_pod_spec(program)["containers"]
+    trainer = {
+        "image": container["image"],
+        "command": container["command"],
+        "numNodes": TASKS,
+        "resourcesPerNode": container["resources"],
     }
-    (folder / "config.json").write_text(json.dumps(config))
-    _apply(cluster, folder / "crd.json", _load(module / "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"))
-    stack.enter_context(_controller(cluster, "jobset", f"--config={folder}/config.json"))
-    hooks = _load(module / "config/components/webhook/manifests.yaml")
-    _apply(cluster, folder / "webhooks.json", [_direct(each, 9443, authority) for each in hooks])
-    _wait_for_webhook(cluster, _build_job_set("trial", "pass"), folder)
-
-
-def _load(path: Path) -> list[Object]:
-    return [each for each in yaml.safe_load_all(path.read_text()) if each]
-
-
-def _apply(cluster: SmallKubernetes, draft: Path, objects: Sequence[Object]) -> None:
-    draft.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
-    run_kubectl(cluster, "apply", "--server-side", "-f", str(draft))
-
-
-def _direct(hooks: Object, port: int, authority: str) -> Object:
-    """Return webhooks that call a process next to the API server, in place of a Service."""
-    for hook in hooks["webhooks"]:
-        path = hook["clientConfig"]["service"]["path"]
-        hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": authority}
-    return hooks
-
-
-@contextmanager
-def _controller(cluster: SmallKubernetes, name: str, *words: str) -> Iterator[None]:
-    """A controller that runs as the administrator, in the network of the API server."""
-    program = find_program(name)
-    environ = {**cluster.environ, "KUBECONFIG": str(cluster.places.daemons_kubeconfig)}
-    with cluster.places.find_log(name).open("wb") as log:
-        process = subprocess.Popen(
-            cluster.enter_network([str(program), *words]), env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_for_webhook(cluster: SmallKubernetes, trial: Object, folder: Path) -> None:
-    path = folder / "trial.json"
-    path.write_text(json.dumps(trial))
-    kubectl = str(find_program("kubectl"))
-    command = [kubectl, "apply", "--dry-run=server", "-f", str(path)]
-
-    def try_once() -> bool | None:
-        time.sleep(_PAUSE_SECONDS)
-        return True if subprocess.run(command, env=cluster.environ, capture_output=True).returncode == 0 else None
-
-    until(try_once, "the webhook of a controller", 60.0)
-
-
-def _create_certificate(folder: Path) -> str:
-    """Write a key and its certificate for 127.0.0.1; return the certificate as the API takes it, in base64."""
-    import base64
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bench")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    folder.mkdir(parents=True)
-    form = (serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
-    (folder / "tls.key").write_bytes(key.private_bytes(*form))
-    text = certificate.public_bytes(serialization.Encoding.PEM)
-    (folder / "tls.crt").write_bytes(text)
-    return base64.b64encode(text).decode()
+    spec = {"runtimeRef": {"name": TRAINER_RUNTIME}, "trainer": trainer}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
