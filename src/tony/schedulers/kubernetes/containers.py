@@ -6,13 +6,11 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from tony.address import format_host
-from tony.errors import PlatformError, StorageError
-from tony.linux.files import open_file
+from tony.errors import InfraError, PlatformError, StorageError
 from tony.model.staged_files import StagedItem
 from tony.protocol.launch import AmCredentials, TaskLaunch
 from tony.schedulers.enlisting_container import EnlistingContainer
@@ -32,7 +30,8 @@ from tony.schedulers.kubernetes.launch_payload import (
     build_piece_name,
     decode_payload,
 )
-from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_place import ObjectMissingError, StagingPlace
+from tony.schedulers.kubernetes.staging_setting import parse_staging
 
 _CHUNK_BYTES = 1 << 20
 T = TypeVar("T")
@@ -67,25 +66,22 @@ class KubernetesExecutorContainer(EnlistingContainer):
 
             fetch_in_place(item, self.shared / item.digest)
             return self.shared / item.digest
-        pieces = sorted(OBJECTS.glob(f"{item.digest}.*"), key=lambda path: int(path.suffix[1:]))
-        name, place = f"{build_piece_name(item.digest, 0)} and so on", "the cluster"
-        if is_claim := not pieces:
-            claim = StagingClaim.from_text(os.environ[STAGING_SETTING])
-            pieces = [claim.path / item.digest]
-            name, place = claim.build_record_name(item.digest), f"the claim {claim.name}, file {claim.folder}"
+        place = _MountedPieces() if _list_pieces(item.digest) else parse_staging(os.environ[STAGING_SETTING])
+        assert place is not None
         whole, digest = self.shared / item.digest, hashlib.sha256()
-        remedy = f"Delete the ConfigMap {name}, and submit again."
         try:
             with whole.open("wb") as file:
-                for data in chain.from_iterable(_read(piece, item.size, is_claim=is_claim) for piece in pieces):
+                for data in place.read(item.digest, item.size):
                     digest.update(data)
                     file.write(data)
-        except _UnreadableError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise StorageError(f"{item.name} was removed from {place} ({error}). {remedy}") from error
-            raise StorageError(f"{item.name} cannot be read from {place} ({error}): {error.__cause__}") from error
+        except ObjectMissingError as error:
+            text = f"{item.name} was removed from {place.describe(item.digest)} ({error})"
+            raise StorageError(f"{text}. {place.find_remedy(item.digest)}") from error
+        except InfraError as error:
+            raise StorageError(f"{item.name} cannot be read from {place.describe(item.digest)}: {error}") from error
         if digest.hexdigest() != item.digest:
-            raise StorageError(f"{item.name} was changed in {place}. {remedy}")
+            text = f"{item.name} was changed in {place.describe(item.digest)}"
+            raise StorageError(f"{text}. {place.find_remedy(item.digest)}")
         return whole
 
     def variables(self) -> Mapping[str, str]:
@@ -102,28 +98,30 @@ def _find_hadoop_variables() -> Mapping[str, str]:
     return dict(list_variables())
 
 
-class _UnreadableError(Exception):
-    """A file cannot be read, for the OSError that is the cause."""
+class _MountedPieces(StagingPlace):
+    """Objects in ConfigMaps, which the kubelet has mounted."""
+
+    def __str__(self) -> str:
+        return ""
+
+    def read(self, digest: str, size: int) -> Iterator[bytes]:
+        for path in _list_pieces(digest):
+            try:
+                with path.open("rb") as source:
+                    while data := source.read(_CHUNK_BYTES):
+                        yield data
+            except OSError as error:
+                raise StorageError(f"{path}: {error}") from error
+
+    def describe(self, digest: str) -> str:
+        return "the cluster"
+
+    def find_remedy(self, digest: str) -> str:
+        return f"Delete the ConfigMap {build_piece_name(digest, 0)} and so on, and submit again."
 
 
-def _read(path: Path, most: int, *, is_claim: bool) -> Iterator[bytes]:
-    """Yield the content of a file, or as much of it as an object has.
-
-    Args:
-        is_claim: others can have placed anything there, so only a plain file is read.
-
-    Raises:
-        _UnreadableError: it cannot be read.
-    """
-    try:
-        with os.fdopen(open_file(path), "rb") if is_claim else path.open("rb") as source:
-            if is_claim and os.fstat(source.fileno()).st_size != most:
-                return
-            while most and (data := source.read(min(_CHUNK_BYTES, most))):
-                most -= len(data)
-                yield data
-    except OSError as error:
-        raise _UnreadableError(str(path)) from error
+def _list_pieces(digest: str) -> list[Path]:
+    return sorted(OBJECTS.glob(f"{digest}.*"), key=lambda path: int(path.suffix[1:]))
 
 
 def read_secret(key: str, kind: type[T]) -> T:

@@ -35,7 +35,7 @@ AM_ADDRESS = "TONY_AM_ADDRESS"
 NO_POD_LOGS = "TONY_NO_POD_LOGS"
 #: The default `terminationMessagePath`. With FallbackToLogsOnError, the end of the log is the message if it is empty.
 END_MESSAGE = "/dev/termination-log"
-#: Variable of a pod that has a claim mounted: the setting `staging`.
+#: Variable of a pod that reads large objects: the setting `staging`.
 STAGING_SETTING = "TONY_STAGING"
 AM_MODULE = ("tony.am.container_main", "tony.schedulers.kubernetes.am_container:KubernetesAmContainer")
 EXECUTOR_MODULE = ("tony.executor.container_main", "tony.schedulers.kubernetes.containers:KubernetesExecutorContainer")
@@ -50,7 +50,7 @@ class AmPayload:
 
     Attributes:
         runtime: digest of the archive of tony itself.
-        objects: digest -> the number of pieces in which the object is stored; 0: it is in the claim of `staging`.
+        objects: digest -> the number of pieces in which the object is stored; 0: it is in the place of `staging`.
         owner: uid of the Job object.
     """
 

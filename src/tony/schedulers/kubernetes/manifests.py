@@ -139,7 +139,7 @@ def build_task_pod(
     """Return the pod of a task of a role.
 
     Args:
-        pieces: digest -> number of pieces of each staged object of the job; 0: it is in the claim of `staging`.
+        pieces: digest -> number of pieces of each staged object of the job; 0: it is in the place of `staging`.
         owner: uid of the Job.
         memory: bytes, of the program.
         excluded: nodes that it runs on only if no other node has room.
@@ -155,11 +155,11 @@ def build_task_pod(
         gpus=own.resources.gpus,
         others=own.resources.others,
     )
-    claim = StagingClaim.from_text(settings.staging) if 0 in objects.values() else None
-    pod = _build_pod_spec(record, settings, _add_claim(pods, claim), resources, objects)
+    place = settings.staging_place if 0 in objects.values() else None
+    pod = _build_pod_spec(record, settings, _add_claim(pods, place.claim if place else ""), resources, objects)
     container = pod["containers"][0]
-    if claim:
-        container["env"].append({"name": STAGING_SETTING, "value": str(claim)})
+    if place:
+        container["env"].append({"name": STAGING_SETTING, "value": str(place)})
     container["image"] = own.image or settings.image
     container["command"] = build_pod_command(runtime, EXECUTOR_MODULE)
     container["env"].append({"name": AM_ADDRESS, "value": am_address})
@@ -195,7 +195,9 @@ def build_staging_pod(
     """
     own = replace(find_am_settings(settings), service_account="", template=settings.template)
     resources = Resources(memory=settings.am_memory)
-    pod = _build_pod_spec(record, settings, _add_claim(own, claim, is_read_only=False), resources, dict([runtime]))
+    pod = _build_pod_spec(
+        record, settings, _add_claim(own, claim.claim, is_read_only=False), resources, dict([runtime])
+    )
     container = pod["containers"][0]
     container["image"] = settings.image
     container["command"] = [*build_pod_command(runtime, RECEIVER_MODULE), str(claim.path)]
@@ -343,8 +345,8 @@ def _add_secrets(pod: Object, job: str, part: str) -> None:
     _add_secret(pod, "secret", f"{job}-{part}", SECRET)
 
 
-def _add_claim(own: PodSettings, claim: StagingClaim | None, *, is_read_only: bool = True) -> PodSettings:
-    if claim is None:
+def _add_claim(own: PodSettings, claim: str, *, is_read_only: bool = True) -> PodSettings:
+    if not claim:
         return own
-    source = VolumeSource(kind="pvc", name=claim.name, is_read_only=is_read_only)
+    source = VolumeSource(kind="pvc", name=claim, is_read_only=is_read_only)
     return replace(own, volumes={**own.volumes, str(STAGING): source})

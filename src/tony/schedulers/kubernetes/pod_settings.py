@@ -14,7 +14,7 @@ from tony.model.job_spec import JobSpec
 from tony.schedulers.kubernetes.pod_template import find_template_errors, merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, parse_volumes
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings
-from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_setting import parse_staging
 
 _TOLERATION = re.compile(r"(?P<key>[^=:*]+)(?:=(?P<value>[^=:]*))?(?::(?P<effect>[A-Za-z]+))?")
 
@@ -98,8 +98,7 @@ def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[P
     """Return what is wrong with these settings, as far as tony knows; the API server checks the rest."""
     place = "scheduler.kubernetes"
     problems = [*_find_place_problems(place, settings.tolerations, settings.node_selector, settings.volumes)]
-    if settings.staging:
-        problems += _find_problem(f"{place}.staging", lambda: StagingClaim.from_text(settings.staging))
+    problems += _find_problem(f"{place}.staging", lambda: parse_staging(settings.staging))
     problems += _find_template_problems(f"{place}.template", settings.template, is_for_am=True)
     problems += _find_template_problems(f"{place}.am_template", settings.am_template, is_for_am=True)
     for name, role in spec.effective_roles.items():

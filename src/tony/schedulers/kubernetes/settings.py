@@ -10,6 +10,8 @@ from typing import Any
 from tony.errors import Problem
 from tony.model.job_spec import MIB, Role
 from tony.model.staged_files import StagedJob
+from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_setting import parse_staging
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 _DAY_SECONDS = 86_400.0
@@ -119,9 +121,16 @@ class KubernetesSettings:
     pod_logs: bool = True
     ttl: float = _DAY_SECONDS
 
+    @property
+    def staging_place(self) -> StagingPlace | None:
+        """Return the place of large objects; None if there is none. The setting was checked."""
+        return parse_staging(self.staging)
+
     def list_file_systems(self, staged: StagedJob) -> tuple[str, ...]:
         """Return the file systems that a job uses: those of its settings, and of files that its pods fetch."""
-        return tuple(dict.fromkeys([*self.file_systems, *staged.file_systems]))
+        place = self.staging_place
+        own = place.file_systems if place else ()
+        return tuple(dict.fromkeys([*self.file_systems, *own, *staged.file_systems]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

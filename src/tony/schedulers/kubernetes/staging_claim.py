@@ -1,4 +1,4 @@
-"""The setting `staging`: a PersistentVolumeClaim for files of jobs that are too large for the API.
+"""`staging = "pvc:CLAIM/FOLDER"`: a PersistentVolumeClaim.
 
     <claim>/<folder>/
       <sha256>              an object: exactly the bytes that the name is the SHA-256 of
@@ -10,18 +10,24 @@ Who submits a job writes it (`staging_receiver`); the pods of tasks only read it
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tony.errors import StorageError
+from tony.linux.files import open_file
 from tony.schedulers.kubernetes.launch_payload import STAGING
+from tony.schedulers.kubernetes.staging_place import ObjectMissingError, StagingPlace
 
 _FORM = re.compile(r"pvc:(?P<name>[^:/]+)(?:/(?P<folder>[^:]+))?")
 _FOLDER = "tony-staging"
+_CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class StagingClaim:
+@dataclass(frozen=True)
+class StagingClaim(StagingPlace):
     """A folder of a claim.
 
     Attributes:
@@ -30,6 +36,10 @@ class StagingClaim:
 
     name: str
     folder: str
+
+    @property
+    def claim(self) -> str:
+        return self.name
 
     @classmethod
     def from_text(cls, text: str) -> StagingClaim:
@@ -45,13 +55,31 @@ class StagingClaim:
         return cls(match["name"], "/".join(parts) or _FOLDER)  # one name for one folder: records are found by it
 
     def __str__(self) -> str:
-        """Return it as `from_text` parses it."""
         return f"pvc:{self.name}/{self.folder}"
 
     @property
     def path(self) -> Path:
         """The folder, in a pod that has the claim mounted."""
         return STAGING / self.folder
+
+    def read(self, digest: str, size: int) -> Iterator[bytes]:
+        path = self.path / digest
+        try:
+            with os.fdopen(open_file(path), "rb") as source:
+                if os.fstat(source.fileno()).st_size == size:
+                    while size and (data := source.read(min(_CHUNK_BYTES, size))):
+                        size -= len(data)
+                        yield data
+        except FileNotFoundError:
+            raise ObjectMissingError(f"{path} does not exist") from None
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error}") from error
+
+    def describe(self, digest: str) -> str:
+        return f"the claim {self.name}, file {self.folder}/{digest}"
+
+    def find_remedy(self, digest: str) -> str:
+        return f"Delete the ConfigMap {self.build_record_name(digest)}, and submit again."
 
     def build_record_name(self, digest: str) -> str:
         """Return the name of the ConfigMap that says that an object is in this folder."""

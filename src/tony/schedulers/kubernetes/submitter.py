@@ -324,7 +324,8 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
         return [problem]
     roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
     places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
-    places |= {"scheduler.kubernetes.staging": {"/staging": settings.staging}} if settings.staging else {}
+    claim = settings.staging_place.claim if settings.staging_place else ""
+    places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{claim}"}} if claim else {}
     if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
         return absent
     record = _build_trial_record(spec)

@@ -1,0 +1,96 @@
+"""What the client does so that pods find large objects in the place of `staging`; a function for each kind of place."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tony.errors import InfraError
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.errors import KubeApiError
+from tony.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from tony.model.submission_record import JobRecord
+from tony.schedulers.kubernetes.cancellation import Cancellation
+from tony.schedulers.kubernetes.manifests import build_staging_pod
+from tony.schedulers.kubernetes.object_upload import SharedObjects
+from tony.schedulers.kubernetes.settings import KubernetesSettings
+from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_upload import StagingPod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectProvision:
+    """The large objects of a submission.
+
+    Attributes:
+        paths: digest -> a local file with the object.
+        shared: the ConfigMaps of the namespace.
+        runtime: digest and number of pieces of tony's archive.
+        created: the Job, suspended, which names the objects.
+        stop: set to stop it.
+    """
+
+    paths: Mapping[str, Path]
+    client: ApiClient
+    shared: SharedObjects
+    record: JobRecord
+    settings: KubernetesSettings
+    runtime: tuple[str, int]
+    created: Object
+    stop: Cancellation
+
+
+def provide_objects(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[None]:
+    """Send the objects that a place does not have, on entering, and remove what was not used there for long.
+
+    The Job is released in the context.
+
+    Raises:
+        SchedulerError, StorageError: the place cannot be written; or the submission was stopped.
+    """
+    return _FUNCTIONS[type(place)](place, provision)
+
+
+@contextlib.contextmanager
+def _provide_in_claim(place: StagingPlace, provision: ObjectProvision) -> Iterator[None]:
+    """Send objects through a pod.
+
+    It lives as long as the context: it tells other submissions that this one is under way.
+    """
+    assert isinstance(place, StagingClaim)
+    shared, client = provision.shared, provision.client
+    missing = [digest for digest in provision.paths if not shared.is_staged(digest, place)]
+    if not missing:
+        yield
+        return
+    owner = str(provision.created["metadata"]["uid"])
+    pod = build_staging_pod(provision.record, provision.settings, provision.runtime, place, owner)
+    reference = _find_claim(client, place)
+    with StagingPod(client, pod, provision.stop) as receiver:
+        for digest in missing:
+            receiver.send(digest, provision.paths[digest])
+            shared.record_staged(digest, place, reference)
+        with contextlib.suppress(InfraError, OSError, EOFError):
+            receiver.remove_unused({*provision.paths, *shared.list_staged(place)})
+        yield
+
+
+def _find_claim(client: ApiClient, place: StagingClaim) -> Object | None:
+    """Return the claim as an owner; None if the user may not read it."""
+    try:
+        uid = client.get(PERSISTENT_VOLUME_CLAIMS, place.name)["metadata"]["uid"]
+    except KubeApiError as error:
+        if error.status != 403:
+            raise
+        return None
+    kind = PERSISTENT_VOLUME_CLAIMS
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "name": place.name, "uid": uid}
+
+
+_FUNCTIONS: Mapping[type[StagingPlace], Callable[[StagingPlace, ObjectProvision], AbstractContextManager[None]]] = {
+    StagingClaim: _provide_in_claim,
+}
