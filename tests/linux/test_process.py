@@ -235,3 +235,13 @@ def test_a_command_line_is_one_line() -> None:
         said = command_of(program.pid)
         program.kill()
     assert said == f"{sys.executable} -S -c print(1, flush=True) import time time.sleep(600)"
+
+
+def test_the_marker_of_a_process_that_has_just_been_started() -> None:
+    """The kernel reports that an exec has succeeded before it shows the new environment."""
+    for _ in range(50):
+        with subprocess.Popen(["sleep", "60"], env={**os.environ, "MARK": "just-started"}) as started:
+            try:
+                assert process.has_marker(started.pid, b"MARK=just-started")
+            finally:
+                started.kill()

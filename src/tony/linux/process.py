@@ -22,6 +22,9 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 #: Between two searches for processes that are being killed.
 KILL_BACKOFF = Backoff(first=0.001, most=0.05)
+#: An exec replaces a program, then its arguments, then its environment: how often to look for these, and the pause.
+_EXEC_LOOKS = 100
+_EXEC_PAUSE_SECONDS = 0.001
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
@@ -188,12 +191,22 @@ def has_marker(pid: int, *markers: bytes) -> bool:
 
 
 def environment_of(pid: int) -> bytes:
-    """Return a process's environment at exec; empty if it cannot be read."""
+    """Return a process's environment at exec; empty if it cannot be read. Waits for the end of an exec."""
+    has_arguments, looks = False, 0
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read()
+        while not (environ := _read_file(f"/proc/{pid}/environ")) and not has_arguments and looks < _EXEC_LOOKS:
+            os.readlink(f"/proc/{pid}/exe")  # fails if it has ended, or is a thread of the kernel
+            has_arguments = _read_file(f"/proc/{pid}/cmdline") != b""
+            time.sleep(0 if has_arguments else _EXEC_PAUSE_SECONDS)
+            looks += 1
+        return environ
     except OSError:
         return b""
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def send(pid: int, signum: int, still: Callable[[int], bool] = lambda pid: True) -> bool:
