@@ -200,7 +200,6 @@ def test_e8_an_executor_that_reports_late(lab: Lab) -> None:
     assert lab.wait(job)["state"] == "succeeded"
 
 
-@only_on("local", "yarn", why="Kubernetes starts an AM up to 20 times, whatever `am_attempts` says: MAX_AM_ATTEMPTS")
 def test_e10_a_master_that_dies_fails_the_job(lab: Lab) -> None:
     """The only application master is killed: the follower ends with a verdict and exit code 3, nothing is left."""
     follower = lab.follow("submit", lab.roles(FOREVER), *lab.options, "--set", "am_attempts=1")

@@ -14,12 +14,14 @@ from tony.errors import InfraError
 from tony.kube.api_client import ApiClient
 from tony.kube.denials import Denials
 from tony.kube.errors import KubeError
+from tony.kube.resources import PODS
 from tony.kube.service_account import load_service_account
 from tony.model.state_directory import Home, build_segment_name
 from tony.retry import Backoff
-from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.client_interface import ATTEMPTS_WITHIN, PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules, format_role_command
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.containers import get_variable, read_secret
@@ -31,6 +33,8 @@ from tony.schedulers.kubernetes.settings import read_settings
 #: Seconds for which the API server may be unavailable at the start.
 _CLAIM_SECONDS = 60.0
 _DELETED_EXIT_CODE = 1
+#: Files in the pod's volume, one for each AM attempt that has started in it.
+_ATTEMPT_MARK = "am-attempt-"
 _BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
 
 
@@ -80,6 +84,7 @@ class KubernetesAmContainer(AmContainer):
                 if is_pod_deleted(self._client, self._pod):  # a kubelet that was cut off starts its container again
                     print("its pod is being deleted: another AM attempt continues the job", file=sys.stderr)
                     sys.exit(_DELETED_EXIT_CODE)
+                self._check_deaths()
                 attempt = self._store.claim_attempt(build_segment_name)
                 break
             except InfraError as error:
@@ -90,7 +95,19 @@ class KubernetesAmContainer(AmContainer):
             time.sleep(pause)
         if attempt > MAX_AM_ATTEMPTS:
             self._fail_job(f"the application master was started {MAX_AM_ATTEMPTS} times")
+        (WORK / f"{_ATTEMPT_MARK}{attempt}").touch()
         return attempt
+
+    def _check_deaths(self) -> None:
+        """Exit if too many AM attempts have died in this pod. Where it is evicted or lost, the next one has another."""
+        starts = sorted(path.stat().st_mtime for path in WORK.glob(f"{_ATTEMPT_MARK}*"))
+        now, allowed = clock.wall(), self._payload.record.spec.am_attempts
+        deaths = sum(now - death < ATTEMPTS_WITHIN for death in [*starts, now][1:])
+        if deaths >= allowed:
+            text = f"{deaths} of {allowed} AM attempts (am_attempts) died within {ATTEMPTS_WITHIN / 60:g} minutes"
+            (pod,) = self._client.list(PODS, name=self._pod).items or ({},)
+            last = pod_ends.explain_am_end(pod)
+            self._fail_job(f"{text}; the last one: {last}" if last else text)
 
     def _fail_job(self, reason: str) -> NoReturn:
         """Exit for good: no other AM is to be started, unless the right to say so is missing."""

@@ -219,8 +219,9 @@ def explain_end(pod: Object) -> PodEnd:
 
 
 def explain_am_end(pod: Object) -> str:
-    """Return how the AM in a pod ended, with the end of its log; empty if it did not, or succeeded."""
-    terminated = _get_container(pod).get("state", {}).get("terminated") or {}
+    """Return how the last AM in a pod ended, with the end of its log; empty if none did, or it succeeded."""
+    states = (_get_container(pod).get(name) or {} for name in ("state", "lastState"))
+    terminated: Object = next(filter(None, (state.get("terminated") for state in states)), {})
     if terminated.get("reason") == "OOMKilled":
         limit = _find_memory_limit(pod)
         return f"the kernel killed it at its memory limit{limit}: request more with `scheduler.kubernetes.am_memory`"
