@@ -159,6 +159,7 @@ def test_the_fields_of_pods_say_what_kueue_needs() -> None:
                 "kueue.x-k8s.io/pod-group-total-count": "2",
                 "kueue.x-k8s.io/retriable-in-group": "false",
                 "kueue.x-k8s.io/role-hash": "worker-a-0",
+                "tony.dev/places": '{"worker_a": 2}',
             },
         }
     }
@@ -177,9 +178,13 @@ def test_gangs_of_an_earlier_am_attempt_keep_their_places() -> None:
         assert find_gang_name(body) == "job-g1-1"
     found["pod-0"]["status"] = {"phase": "Succeeded"}
     found["pod-1"]["status"] = {"phase": "Failed"}
+    found["replaced"] = found["pod-1"]
     after.pods = [TaskPod(pod.name, pod.role, 1, PodStage.GRANTED, "n") for pod in created[2:]]
     after.table.recover(after.pods, found)
-    assert count_gangs(after.add(worker=1)) == {"job-g1-1": 1}
+    (joining,) = after.add(worker=1)
+    fields = after.table.build_pod_fields("worker", joining.gang)["metadata"]
+    assert fields["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "4"
+    assert count_gangs([joining]) == {"job-g1-1": 1}
     assert count_gangs(after.add(worker=1)) == {"": 1}
 
 

@@ -9,6 +9,7 @@ pkg/controller/jobs/pod of Kueue v0.14.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from tony.errors import Problem
 from tony.kube.api_client import Object
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import DistributedMode, RoleKind
+from tony.schedulers.job_store.job_objects import PREFIX
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.manifests import ROLE_LABEL
 from tony.schedulers.kubernetes.pod_table import Gang, PodStage, TaskPod
@@ -30,6 +32,8 @@ _COUNT_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
 _RETRIABLE_ANNOTATION = "kueue.x-k8s.io/retriable-in-group"
 #: What is the same for pods of one role: Kueue would derive it from their fields, in which replacements may differ.
 _ROLE_ANNOTATION = "kueue.x-k8s.io/role-hash"
+#: Role -> the number of its pods in the group, for later AM attempts: pods that were replaced are in the cluster, too.
+_PLACES_ANNOTATION = f"{PREFIX}places"
 #: Roles of the pods in one group of Kueue.
 _MAX_KUEUE_ROLES = 8
 _TOGETHER = (RoleKind.TRACKED, RoleKind.UNTRACKED)
@@ -161,6 +165,7 @@ class GangTable:
             _COUNT_ANNOTATION: str(sum(gang.places.values())),
             _RETRIABLE_ANNOTATION: "false",
             _ROLE_ANNOTATION: f"{words or 'role'}-{self._order.index(role)}",
+            _PLACES_ANNOTATION: json.dumps(gang.places),
         }
         return {"metadata": {"labels": {**labels, _GROUP_LABEL: gang.name}, "annotations": annotations}}
 
@@ -213,10 +218,12 @@ class GangTable:
             if not (name := names.get(pod.name, "")):
                 continue
             members = [each for other, each in found.items() if names[other] == name]
-            roles = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in members)
+            places = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in members)
+            if self.kind is GangKind.KUEUE:
+                places = Counter(json.loads(found[pod.name]["metadata"]["annotations"][_PLACES_ANNOTATION]))
             # An upper limit: that of the group in the cluster may be less, for an elastic job.
             minimum = min(len(members), sum(self._sizes.values()))
-            gang = gangs.setdefault(name, Gang(name, roles, minimum, {}))
+            gang = gangs.setdefault(name, Gang(name, places, minimum, {}))
             gang.memory = {**gang.memory, pod.role: pod.memory}
             done = [each for each in members if each.get("status", {}).get("phase") == "Succeeded"]
             gang.kept = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in done)
