@@ -116,3 +116,32 @@ def test_each_eviction_has_its_sentence(node: KubernetesLab) -> None:
     job.expect("it was preempted for a pod of higher priority", preempt)
     assert lab.tony("kill", job.job).returncode == 0
     lab.wait(job.job, "killed")
+
+
+#: Writes 8 MiB into a folder, and waits.
+WRITE = """
+import os, time
+with open(os.path.join(os.environ["FOLDER"], "data"), "wb") as file:
+    file.write(bytes(8 << 20))
+time.sleep(3600)
+"""
+#: Name -> a role whose pods may store less; what its job fails with.
+STORAGE = {
+    "volume": (
+        '[roles.worker]\nenv = { FOLDER = "/scratch" }\nkubernetes = { volumes = { "/scratch" = "emptyDir:4m" } }\n',
+        'Usage of EmptyDir volume ".*" exceeds the limit "4194304"',
+    ),
+    "work": (
+        '[roles.worker]\nenv = { FOLDER = "." }\nresources = { "ephemeral-storage" = 4194304 }\n',
+        "Pod ephemeral local storage usage exceeds the total limit of containers 4194304",
+    ),
+}
+
+
+@pytest.mark.long
+def test_a_task_that_stores_too_much_is_to_blame(lab: KubernetesLab) -> None:
+    """The kubelet measures volumes once a minute."""
+    jobs = {name: lab.detach(lab.roles(WRITE, role)) for name, (role, _) in STORAGE.items()}
+    for name, job in jobs.items():
+        assert lab.wait(job)["state"] == "failed"
+        assert re.search(f"its node evicted it: {STORAGE[name][1]}", lab.failure(job)["reason"]), lab.failure(job)

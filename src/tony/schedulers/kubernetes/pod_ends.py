@@ -55,8 +55,12 @@ _PLACEMENT_SETTINGS: Mapping[str, str] = {
     "pod anti-affinity rules": "`spread`",
     "pod affinity rules": "`topology`",
 }
-#: Marks of an eviction that is the job's own fault.
-_OWN_STORAGE = ("ephemeral local storage usage exceeds", "Usage of EmptyDir volume")
+#: Marks of an eviction that is the job's own fault. It has no disruption.
+_OWN_STORAGE = (
+    "ephemeral local storage usage exceeds",
+    "exceeded its local ephemeral storage limit",
+    "Usage of EmptyDir volume",
+)
 #: Messages of a taint of a node that does not answer, whose pods may still run.
 _LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 #: Condition that Kueue sets before it deletes a pod.
@@ -206,7 +210,9 @@ def explain_end(pod: Object) -> PodEnd:
     if is_evicted_by_kueue(pod):
         return _explain_kueue(_find_condition(pod, _KUEUE_CONDITION) or {})
     if status.get("reason") == "Evicted":
-        return PodEnd(cause=f"its node evicted it: {message}", is_blameless=not _is_own_storage(message))
+        is_own = any(mark in message for mark in _OWN_STORAGE)
+        cause = f"its node evicted it: {message.rstrip('.')}{' (see `volumes` and `resources`)' if is_own else ''}"
+        return PodEnd(cause=cause, is_blameless=not is_own, kill=ClusterKill.OTHER)
     if status.get("reason") == "DeadlineExceeded":
         return PodEnd(cause="its time limit in the cluster was exceeded", kill=ClusterKill.OTHER)
     if status.get("reason") == "NodeLost" or terminated.get("reason") == "ContainerStatusUnknown":
@@ -235,7 +241,7 @@ def _explain_disruption(condition: Object, message: str) -> PodEnd:
     is_lost = reason == "DeletionByPodGC" or any(taint in text for taint in _LOST_TAINTS)
     return PodEnd(
         cause=f"{cause}: {text}" if text else cause,
-        is_blameless=not _is_own_storage(message or text),
+        is_blameless=True,
         kill=kill,
         is_unconfirmed=is_lost,
     )
@@ -272,10 +278,6 @@ def _find_memory_limit(pod: Object) -> str:
         if container.get("name") == CONTAINER_NAME and limit:
             return f" ({format_size(int(limit)) if limit.isdecimal() else parse_size(limit) or limit})"
     return ""
-
-
-def _is_own_storage(message: str) -> bool:
-    return any(mark in message for mark in _OWN_STORAGE)
 
 
 def _list_init_containers(pod: Object) -> Sequence[Object]:
