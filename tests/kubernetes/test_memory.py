@@ -1,12 +1,17 @@
-"""Programs that use more memory than their task has."""
+"""Programs that use more memory than their task has, and an application master that does."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.lab import KubernetesLab
+from tests.e2e.lab import until
+from tests.kubernetes.lab import AM_PART, KubernetesLab
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
 
@@ -21,6 +26,25 @@ time.sleep(3600)
 """
 #: In one piece, more than the container may have.
 AT_ONCE = "kept = bytearray(b'x') * (400 << 20)"
+LAST_WORDS = (
+    "2 of 2 AM attempts (am_attempts) died within 10 minutes; the last one: the kernel killed it at its memory limit "
+    "(128m): request more with `scheduler.kubernetes.am_memory`"
+)
+#: Fills the memory of a process's control group until the kernel has killed that process. It spares this one.
+FILL = """
+import os, sys
+pid, group = sys.argv[1:]
+open(f"{group}/cgroup.procs", "w").write(str(os.getpid()))
+open("/proc/self/oom_score_adj", "w").write("-1000")
+kept = []
+while os.path.exists(f"/proc/{pid}"):
+    kept.append(bytearray(b"x") * (1 << 20))
+"""
+WAIT = """
+import os, time
+open(f"{os.environ['OUT']}/up-{os.environ['SESSION_ID']}", "w").close()
+time.sleep(3600)
+"""
 
 
 def test_out_of_memory_is_named_with_both_numbers(lab: KubernetesLab) -> None:
@@ -35,3 +59,36 @@ def test_out_of_memory_is_named_with_both_numbers(lab: KubernetesLab) -> None:
     assert re.search(r"\(limit 128m\): 1[3-9]\d.*m used, killed by the executor", reasons["grows"]), reasons
     # Of a slow machine the executor sees the program grow.
     assert re.search(r"peak \d+.*m, limit 128m|\(limit 128m\): 1\d\d.*m used", reasons["at-once"]), reasons
+
+
+def exhaust_memory(pid: int) -> None:
+    """Have the kernel kill a process at its limit."""
+    lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    (group,) = [path for _, kind, path in lines if kind == "memory"]
+    folder = f"/sys/fs/cgroup/memory{group}"
+    subprocess.run([sys.executable, "-c", FILL, str(pid), folder], check=True, timeout=60)
+
+
+@pytest.mark.long
+def test_an_application_master_runs_out_of_memory(lab: KubernetesLab) -> None:
+    """It is started again in its pod, and the program runs on; the last of its attempts fails the job and says why."""
+    text = '[roles.worker]\n[scheduler.kubernetes]\nam_memory = "128m"\n'
+    job = lab.detach(lab.roles(WAIT, text, "am_attempts = 2"))
+    lab.wait_wrote("up-1")
+    program, pods = lab.pid_of(job, "worker:0"), [*lab.list_pods(job, AM_PART)]
+    first = lab.master_of(job)
+    exhaust_memory(first)
+
+    def is_next_one_answering() -> bool:
+        done = lab.tony("status", job, "--json")
+        return done.returncode == 0 and json.loads(done.stdout)["attempt"] == 2
+
+    until(is_next_one_answering, "the next AM attempt continues")
+    assert lab.pid_of(job, "worker:0") == program
+    assert [*lab.list_pods(job, AM_PART)] == pods
+    exhaust_memory(lab.master_of(job))
+    assert lab.wait(job)["state"] == "failed"
+    failure = lab.failure(job)
+    assert failure["cause"] == "am-lost"
+    assert LAST_WORDS in failure["reason"], failure
+    assert lab.wait_ended(job) == "failed"
