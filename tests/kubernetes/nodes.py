@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,15 @@ while not os.path.exists(f"{out}/end"):
     with open(f"{out}/{me}.{os.environ['TONY_NODE_NAME']}", "a") as file:
         file.write(f"{time.time()}\\n")
     time.sleep(0.1)
+"""
+#: Requests to the JSON gateway of etcd.
+_COMPACT = """
+import json, urllib.request
+def send(path, **body):
+    url = f"http://127.0.0.1:2379/v3/kv/{path}"
+    return json.load(urllib.request.urlopen(url, json.dumps(body).encode()))
+revision = send("range", key="AA==")["header"]["revision"]
+send("compaction", revision=revision, physical=True)
 """
 
 
@@ -64,9 +74,16 @@ class NodesLab(KubernetesLab):
 
     def connect(self, node: str, state: str) -> None:
         """Connect a node (`up`), or cut it off (`down`)."""
-        (first,) = [pid for pid in with_marker(self.cluster.places.marker) if name(pid) == "etcd"]
-        command = ["nsenter", f"--target={first}", "--net", "ip", "link", "set", node, state]
-        subprocess.run(command, check=True)
+        self._run_on_first_node("ip", "link", "set", node, state)
+
+    def compact_etcd(self) -> None:
+        """Have etcd forget all versions of objects but the current ones."""
+        self._run_on_first_node(sys.executable, "-c", _COMPACT)
+
+    def _run_on_first_node(self, *command: str) -> None:
+        """Run a command in the network of the first node."""
+        (etcd,) = [pid for pid in with_marker(self.cluster.places.marker) if name(pid) == "etcd"]
+        subprocess.run(["nsenter", f"--target={etcd}", "--net", *command], check=True, timeout=60)
 
     def read_times(self) -> dict[tuple[str, str], list[float]]:
         """Task and session -> when its program was running, by this machine's clock."""
