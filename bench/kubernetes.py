@@ -9,7 +9,8 @@ manifest. The controller of JobSet is a process on this machine, with its webhoo
 
 from __future__ import annotations
 
-import subprocess
+import re
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -17,12 +18,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from bench.failing_jobs import NS
 from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Unit, at_most, at_most_times, interleaved
 from bench.kubernetes_jobs import TASKS, KubectlJob, find_kinds
-from bench.measured_processes import Workshop, tony
+from bench.measured_processes import Workshop
 from bench.process_facts import resident
 from bench.small_kubernetes import SCHEDULER_TABLE, CountingProxy, SmallKubernetes
-from bench.submission import Submission, running
+from bench.submission import Submission, running, submit, write_job
 
 TITLE = "A job of four tasks on a small Kubernetes"
 
@@ -37,6 +39,14 @@ instances = {TASKS}
 memory = "256m"
 """
 ECHO = 'import time; print("at", time.time_ns(), flush=True)\n'
+#: 20 lines a second.
+_LINES = """\
+import time
+for _ in range(200):
+    print("at", time.time_ns(), flush=True)
+    time.sleep(0.05)
+"""
+_STAMP = re.compile(r"\| at (\d{19})\b")
 _WAIT = 'import time; print("at", time.time_ns(), flush=True); time.sleep(600)\n'
 _MODULES = {"am": "tony.am.container_main", "executor": "tony.executor.container_main"}
 _PLAIN = "Indexed Job"
@@ -51,7 +61,7 @@ def measure(quick: bool) -> Result:
         ways |= {kind.title: partial(_follow, cluster, kind) for kind in kinds}
         rounds = interleaved(ways, 1 if quick else 9, discard=0 if quick else 2)
         lines = _lines(rounds, [kind.title for kind in kinds])
-        lines += [runs.count_sent(), *runs.memory()]
+        lines += [*runs.delays(), runs.count_sent(), *runs.memory()]
     return Result(lines=tuple(lines), notes=tuple(notes))
 
 
@@ -81,29 +91,29 @@ class _Runs:
     def __init__(self, shop: Workshop, cluster: SmallKubernetes) -> None:
         self._shop, self._cluster = shop, cluster
         self._echo = self._write_job("echo", ECHO)
+        self._lines = self._write_job("lines", _LINES)
         self._wait = self._write_job("wait", _WAIT)
 
     def _write_job(self, name: str, program: str) -> Path:
-        folder = self._shop.path / name
-        folder.mkdir()
-        (folder / "program.py").write_text(program, encoding="utf-8")
-        path = folder / "job.toml"
-        path.write_text(_JOB, encoding="utf-8")
-        return path
+        return write_job(self._shop.path / name, _JOB, program)
 
     def _submit(self, job: Path, *words: str, **environ: str) -> Submission:
-        begin = time.time_ns()
-        program = self._shop.start(
-            tony("submit", *words, str(job)),
-            env={**self._cluster.environ, **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        return Submission(program, begin, TASKS)
+        return submit(self._shop, job, *words, tasks=TASKS, environ={**self._cluster.environ, **environ})
 
     def follow(self) -> Figures:
         """Submit a job, and follow it to its end."""
         return self._submit(self._echo).figures()
+
+    def delays(self) -> list[Line]:
+        """Measure how long lines take from their program to the client."""
+        submission = self._submit(self._lines)
+        submission.end()
+        arrivals = [(at, int(found[1])) for at, text in submission.lines if (found := _STAMP.search(text))]
+        first, _ = arrivals[0]  # before, the client was not there
+        delays = sorted((at - printed) * NS for at, printed in arrivals if printed > first)
+        what = "a task's line → its line on the client"
+        middle = Line(what=f"{what}, median", value=statistics.median(delays), target=at_most(0.1))
+        return [middle, Line(what=f"{what}, 99th of 100", value=delays[int(0.99 * len(delays))])]
 
     def count_sent(self) -> Line:
         """Count what a client sends that submits a job again, and leaves."""
@@ -116,7 +126,7 @@ class _Runs:
         """Measure all processes of a job whose programs wait."""
         submission = self._submit(self._wait)
         try:
-            submission.read(r"\| at \d{19}\b", TASKS)
+            submission.read(_STAMP.pattern, TASKS)
             time.sleep(2.0)
             kinds = {"client": [submission.program.pid], **{kind: running(name) for kind, name in _MODULES.items()}}
             sizes = {kind: max(map(resident, pids)) for kind, pids in kinds.items()}

@@ -7,11 +7,13 @@ import re
 import resource
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.failing_jobs import NS
 from bench.harness import CPU, CannotRunError, Figures
-from bench.measured_processes import cpu_of
+from bench.measured_processes import Workshop, cpu_of, tony
 from bench.process_facts import command_line, status_of
 from tony.linux.process import descendants
 
@@ -75,6 +77,27 @@ class Submission:
             "end": self.after(self.lines[-1][0]),
             CPU: cpu,
         }
+
+
+def write_job(folder: Path, text: str, program: str) -> Path:
+    """Write a job file and its `program.py` into a folder; return the job file."""
+    folder.mkdir(exist_ok=True)
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    path = folder / "job.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def submit(shop: Workshop, job: Path, *words: str, tasks: int, environ: Mapping[str, str]) -> Submission:
+    """Start a client that submits a job and follows it.
+
+    Args:
+        words: further arguments of `tony submit`.
+    """
+    begin = time.time_ns()
+    command = tony("submit", *words, str(job))
+    program = shop.start(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return Submission(program, begin, tasks)
 
 
 def running(module: str) -> list[int]:

@@ -11,7 +11,6 @@ LinkedIn TonY is not measured here: its figures were recorded once, on such a cl
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Target, Unit, at_most, interleaved
-from bench.measured_processes import Workshop, tony
+from bench.measured_processes import Workshop
 from bench.process_facts import processor_time, resident
 from bench.small_cluster import SmallCluster
-from bench.submission import Submission, running
+from bench.submission import Submission, running, submit, write_job
 
 TITLE = "A job of four tasks on a small Hadoop cluster"
 
@@ -123,22 +122,10 @@ class _Runs:
         self._wait = self._job("wait", _WAIT.format(go=self._go))
 
     def _job(self, name: str, program: str) -> Path:
-        folder = self._shop.path / name
-        folder.mkdir(exist_ok=True)
-        (folder / "program.py").write_text(program, encoding="utf-8")
-        path = folder / "job.toml"
-        path.write_text(_JOB, encoding="utf-8")
-        return path
+        return write_job(self._shop.path / name, _JOB, program)
 
     def _submit(self, job: Path, *words: str, **environ: str) -> Submission:
-        begin = time.time_ns()
-        program = self._shop.start(
-            tony("submit", *words, str(job)),
-            env={**self._environ, **environ},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        return Submission(program, begin, _TASKS)
+        return submit(self._shop, job, *words, tasks=_TASKS, environ={**self._environ, **environ})
 
     def series(self, count: int, *, discard: int) -> Rounds:
         """Second and later submissions, if some are discarded."""
