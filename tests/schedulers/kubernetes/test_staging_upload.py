@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,6 +98,32 @@ def test_damaged_content_is_replaced(
     staging.folder.mkdir(parents=True)
     (staging.folder / name).write_bytes(CONTENT[:kept] + more)
     pod.send(DIGEST, path)
+    assert list_content(staging.folder) == {DIGEST: CONTENT}
+
+
+@pytest.mark.parametrize("name", [DIGEST, f".{DIGEST}.part"], ids=["object", "part"])
+def test_a_client_waits_longer_for_an_answer_while_an_object_is_read(
+    pod: StagingPod, staging: FakeStaging, path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 0.6 s."""
+
+    class SlowHash:
+        def __init__(self) -> None:
+            self._real = hashlib.sha256()
+            self.hexdigest = self._real.hexdigest
+
+        def update(self, data: bytes) -> None:
+            time.sleep(0.05)
+            self._real.update(data)
+
+    monkeypatch.setattr(staging_receiver, "hashlib", SimpleNamespace(sha256=SlowHash))
+    monkeypatch.setattr(staging_receiver, "_CHUNK_BYTES", len(CONTENT) // 12)
+    monkeypatch.setattr(staging_receiver, "_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(staging_upload, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(staging_upload, "_STUCK_SECONDS", 2.0)
+    staging.folder.mkdir(parents=True)
+    (staging.folder / name).write_bytes(CONTENT)
+    assert pod.send(DIGEST, path) == 0
     assert list_content(staging.folder) == {DIGEST: CONTENT}
 
 

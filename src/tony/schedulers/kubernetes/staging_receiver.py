@@ -5,6 +5,7 @@ It listens on the loopback address, where only port-forward arrives. Requests an
     {"digest": D, "size": N}   -> {"offset": M}, then the client sends N - M bytes, then -> {"stored": true}
     {"keep": [D, ...]}         -> {"removed": BYTES}: other objects that were not received for long are removed
     an error                   -> {"error": TEXT, "may_repeat": whether another try can succeed}
+    before an answer           -> {"checked": BYTES}, now and then: what it has of an object is being read
 
 An object appears complete and verified, by a rename. What was received of it before a connection broke is kept.
 """
@@ -37,6 +38,8 @@ PORT = 7071
 IDLE_SECONDS = 60.0
 #: Seconds for which an object that no job uses, and an incomplete one, is kept after it was received.
 KEEP_SECONDS = 7 * 86_400.0
+#: Seconds after which a client that waits is told that an object is being read.
+_CHECK_SECONDS = 10.0
 MAX_LINE_BYTES = 4 << 20
 _CHUNK_BYTES = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -87,8 +90,11 @@ def _carry_out(stream: IO[bytes], request: dict[str, object], folder: Path) -> N
 
 
 def _answer(stream: IO[bytes], answer: dict[str, object]) -> None:
-    stream.write(json.dumps(answer).encode() + b"\n")
-    stream.flush()
+    try:
+        stream.write(json.dumps(answer).encode() + b"\n")
+        stream.flush()
+    except OSError as error:
+        raise EOFError(str(error)) from error
 
 
 def receive(stream: IO[bytes], folder: Path, digest: str, size: int) -> None:
@@ -96,17 +102,19 @@ def receive(stream: IO[bytes], folder: Path, digest: str, size: int) -> None:
 
     Raises:
         StorageError: the volume refuses, or has too little space; or the content is not that of the digest.
-        OSError, EOFError: the connection broke.
+        EOFError: the connection broke.
     """
     path = folder / digest
-    if _is_whole(path, digest, size):
+    if _is_whole(stream, path, digest, size):
         with contextlib.suppress(OSError):
             os.utime(path)
             _answer(stream, {"offset": size})
             return
     with _open_part(folder, digest) as (part, file):
         content = hashlib.sha256()
-        offset = _read_part(file, size, content)
+        if os.fstat(file.fileno()).st_size > size:
+            file.truncate(0)
+        offset = _check(stream, file, content)
         free = measure_free_bytes(folder)
         if size - offset > free:
             wants = f"{format_bytes(size - offset)} needed, {format_bytes(free)} free"
@@ -148,12 +156,25 @@ def _read(stream: IO[bytes], most: int) -> bytes:
     return data
 
 
-def _is_whole(path: Path, digest: str, size: int) -> bool:
+def _is_whole(stream: IO[bytes], path: Path, digest: str, size: int) -> bool:
+    content = hashlib.sha256()
     try:
-        with os.fdopen(open_file(path), "rb") as file:
-            return os.fstat(file.fileno()).st_size == size and hashlib.file_digest(file, "sha256").hexdigest() == digest
+        with os.fdopen(open_file(path), "rb", buffering=0) as file:
+            is_whole = os.fstat(file.fileno()).st_size == size == _check(stream, file, content)
     except OSError:
         return False
+    return is_whole and content.hexdigest() == digest
+
+
+def _check(stream: IO[bytes], file: FileIO, content: hashlib._Hash) -> int:
+    """Add what is in a file to a digest, and return its length; meanwhile the client learns that this takes time."""
+    told_at = time.monotonic()
+    while data := file.read(_CHUNK_BYTES):
+        content.update(data)
+        if time.monotonic() - told_at > _CHECK_SECONDS:
+            _answer(stream, {"checked": file.tell()})
+            told_at = time.monotonic()
+    return file.tell()
 
 
 @contextmanager
@@ -181,15 +202,6 @@ def _open_part(folder: Path, digest: str) -> Iterator[tuple[Path, FileIO]]:
 def _open(path: Path) -> FileIO:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     return os.fdopen(os.open(path, flags, 0o644), "r+b", buffering=0)
-
-
-def _read_part(file: FileIO, size: int, content: hashlib._Hash) -> int:
-    """Return how much of an object was received before; its bytes are added to the digest."""
-    if os.fstat(file.fileno()).st_size > size:
-        file.truncate(0)
-    while data := file.read(_CHUNK_BYTES):
-        content.update(data)
-    return file.tell()
 
 
 def remove_unused(folder: Path, kept: Collection[str]) -> int:

@@ -27,7 +27,7 @@ from tony.schedulers.kubernetes.staging_receiver import MAX_LINE_BYTES, PORT
 
 #: Seconds for the pod to start, its image included.
 _START_SECONDS = 300.0
-#: Seconds for an answer: the pod reads an object of that size, and writes it to its disks.
+#: Seconds for an answer: the pod writes an object to its disks.
 _ANSWER_SECONDS = 300.0
 #: Seconds for which connections are made again, although no more of an object arrives.
 _STUCK_SECONDS = 120.0
@@ -160,11 +160,12 @@ def _request(stream: IO[bytes], request: Mapping[str, object]) -> Mapping[str, o
 
 
 def _read_answer(stream: IO[bytes]) -> Mapping[str, object]:
-    line = stream.readline(MAX_LINE_BYTES)
-    try:
-        answer: Mapping[str, object] = json.loads(line)
-    except ValueError:
-        raise EOFError("the connection to the pod broke") from None
+    answer: Mapping[str, object] = {"checked": 0}
+    while "checked" in answer:  # it reads what it has of an object, which may take long
+        try:
+            answer = json.loads(stream.readline(MAX_LINE_BYTES))
+        except ValueError:
+            raise EOFError("the connection to the pod broke") from None
     if "error" in answer:
         raise (EOFError if answer["may_repeat"] else _RefusedError)(str(answer["error"]))
     return answer
