@@ -108,13 +108,6 @@ def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: Kuber
     return JobFiles(runtime=runtime, paths=paths, large=large, place=place)
 
 
-def count_object_pieces(staged: StagedJob, settings: KubernetesSettings) -> Mapping[str, int]:
-    """Return the number of ConfigMaps of each object of a job that is not submitted; 0: see `JobFiles`."""
-    sizes = {digest: item.size for digest, item in _list_items(staged).items()}
-    large = find_large_objects(sizes, 0) if settings.staging else ()
-    return {digest: 0 if digest in large else count_pieces(size) for digest, size in sizes.items()}
-
-
 def _list_items(staged: StagedJob) -> Mapping[str, StagedItem]:
     """Return an item for each object that the client sends, by digest."""
     items = [item for role in staged.roles.values() for item in role.items if not item.in_place]

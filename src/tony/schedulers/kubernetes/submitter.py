@@ -54,7 +54,7 @@ from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind, find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
-from tony.schedulers.kubernetes.job_files import count_object_pieces, find_files
+from tony.schedulers.kubernetes.job_files import find_files
 from tony.schedulers.kubernetes.kueue import find_queue_problems
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
@@ -388,13 +388,14 @@ def _build_trial_am_pod(job: Object) -> Object:
 
 
 def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings) -> Object:
+    """Return the pod of a task of a job that is not submitted, of which no file is staged."""
     return build_task_pod(
         record,
         role,
         f"{record.job_id}-0",
         settings,
         runtime=_NO_RUNTIME,
-        pieces=count_object_pieces(record.staged, settings),
+        pieces={},
         am_address=_NO_ADDRESS,
         owner=_UNKNOWN_UID,
         memory=record.spec.effective_roles[role].resources.memory,
