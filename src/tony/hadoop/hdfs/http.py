@@ -12,7 +12,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -292,8 +292,11 @@ def measure_content(content: Content) -> int:
     return content.stat().st_size if isinstance(content, Path) else memoryview(content).nbytes
 
 
-def read_pieces(content: Content, length: int) -> Iterator[bytes]:
+def read_pieces(content: Content, length: int, on_piece: Callable[[], object] = lambda: None) -> Iterator[bytes]:
     """Yield exactly `length` bytes in pieces, ignoring what a file has grown meanwhile.
+
+    Args:
+        on_piece: called before each piece; may raise an error.
 
     Raises:
         StorageError: a file became shorter meanwhile.
@@ -301,6 +304,7 @@ def read_pieces(content: Content, length: int) -> Iterator[bytes]:
     with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as stream:
         while length and (piece := stream.read(min(_PIECE, length))):
             length -= len(piece)
+            on_piece()
             yield piece
     if length:
         name = content if isinstance(content, Path) else "the content"

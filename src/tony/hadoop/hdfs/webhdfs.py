@@ -224,6 +224,7 @@ class WebHdfs:
         *,
         permission: int | None = None,
         overwrite: bool = False,
+        on_piece: Callable[[], object] = lambda: None,
     ) -> None:
         """Write a file, creating its parent folders; on return it is complete and visible to all readers.
 
@@ -231,6 +232,7 @@ class WebHdfs:
             content: its bytes; those of a file are sent in pieces.
             permission: mode bits, before the server's umask; None for its default, 0o644.
             overwrite: replace an existing file.
+            on_piece: called before each piece is sent; may raise an error, which ends that.
 
         Raises:
             FileExistsAlreadyError: the file exists, and `overwrite` is False.
@@ -238,7 +240,7 @@ class WebHdfs:
             ConnectionLostError, CallTimeoutError: the outcome is unknown; the file may exist, even in part.
         """
         bits = {} if permission is None else {"permission": f"{permission:o}"}
-        self._send("PUT", path, "CREATE", {**bits, "overwrite": str(overwrite).lower()}, content)
+        self._send("PUT", path, "CREATE", {**bits, "overwrite": str(overwrite).lower()}, content, on_piece)
 
     def append(self, path: str, content: Content) -> None:
         """Append to a file; on return the bytes are visible to all readers.
@@ -310,7 +312,15 @@ class WebHdfs:
 
         return self._retry_login(ask, repeat=repeat)
 
-    def _send(self, method: str, path: str, operation: str, query: dict[str, str], content: Content) -> None:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        operation: str,
+        query: dict[str, str],
+        content: Content,
+        on_piece: Callable[[], object] = lambda: None,
+    ) -> None:
         """Ask the active NameNode for a DataNode, and send it the bytes."""
         length = measure_content(content)
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
@@ -322,7 +332,8 @@ class WebHdfs:
                 place.read_body()
                 raise IpcProtocolError(f"{what}: the server names no DataNode to send the bytes to")
             try:
-                answer = self._request(method, place, what, body=read_pieces(content, length), headers=headers)
+                body = read_pieces(content, length, on_piece)
+                answer = self._request(method, place, what, body=body, headers=headers)
             except ConnectError:
                 # Nothing was sent, so another DataNode may have it.
                 if len(excluded) + 1 >= _MAX_DATANODES:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from tony.errors import PlatformError, StorageError
@@ -22,6 +23,9 @@ from tony.storage.hdfs.hdfs_clients import HdfsClients
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 from tony.storage.hdfs.token_renewal import cancel_tokens
 from tony.storage.staging.remote_files_interface import RemoteFile
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
 
 #: Keys of the Secret.
 ACCESS_KEY, TOKENS_KEY = "access.json", "tokens"
@@ -106,6 +110,19 @@ class HadoopAccess:
     def _create_clients(self, credentials: TokenCredentials, environ: Mapping[str, str]) -> HdfsClients:
         configuration = Configuration.load(None, {}, given=self.summary.settings)
         return HdfsClients.from_configuration(configuration, environ, credentials)
+
+    def open_files(self, system: str) -> WebHdfs:
+        """Return a client of a file system, which must be closed.
+
+        Args:
+            system: its URI; empty for the default one.
+
+        Raises:
+            ConfigurationError: its NameNodes are unknown.
+            SchedulerError: none of them has a web address.
+        """
+        clients = self.create_clients()
+        return clients.web_files_of(find_name_service(clients.configuration, system or None))
 
     def list_services(self) -> list[NameService]:
         """Return the file systems."""

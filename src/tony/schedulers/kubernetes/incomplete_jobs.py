@@ -2,16 +2,19 @@
 
 They are suspended, so their TTL never begins. A later submission deletes them, with all that they own. It lists them
 before it looks for their staging pods, which live until the release, and deletes them in the version that it listed: so
-one that is released meanwhile stays.
+one that is released meanwhile stays. A submission that sends files without such a pod notes that it is under way in its
+Job.
 """
 
 from __future__ import annotations
 
 from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.resources import JOBS, PODS
-from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL
+from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL, PREFIX
 from tony.schedulers.kubernetes.manifests import INCOMPLETE, STAGING_PART, SUBMISSION_LABEL
 
+#: Annotation of a Job: when its submission was under way, in seconds since 1970, of the server.
+_ALIVE = f"{PREFIX}alive"
 #: Age of a Job whose submission is no longer under way. A client that was suspended for longer finds no Job to release.
 _ABANDONED_SECONDS = 600.0
 
@@ -34,9 +37,27 @@ def delete_abandoned_jobs(client: ApiClient, created: Object) -> None:
     labels = {**MANAGED_LABELS, SUBMISSION_LABEL: INCOMPLETE}
     for job in client.list(JOBS, labels=labels, metadata_only=True).items:
         metadata = job["metadata"]
-        is_old = now - parse_time(metadata["creationTimestamp"]) > _ABANDONED_SECONDS
+        is_old = now - _find_last_sign(metadata) > _ABANDONED_SECONDS
         if is_old and not _is_sending_files(client, metadata["name"], now):
             client.delete_version(JOBS, metadata)
+
+
+def note_alive(client: ApiClient, created: Object, now: float) -> None:
+    """Note in a Job that its submission is under way.
+
+    Args:
+        now: seconds since 1970, of the server.
+
+    Raises:
+        KubeError: the Job was deleted, or the server cannot be reached.
+    """
+    client.patch(JOBS, str(created["metadata"]["name"]), {"metadata": {"annotations": {_ALIVE: str(int(now))}}})
+
+
+def _find_last_sign(metadata: Object) -> float:
+    """Return when a submission was certainly under way, seconds since 1970."""
+    noted = (metadata.get("annotations") or {}).get(_ALIVE, "")
+    return max(parse_time(metadata["creationTimestamp"]), float(noted) if noted.isdecimal() else 0.0)
 
 
 def _is_sending_files(client: ApiClient, job: str, now: float) -> bool:

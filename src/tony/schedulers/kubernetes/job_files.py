@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony.errors import ConfigError, Problem
 from tony.kube.api_client import ApiClient, Object, parse_time
@@ -24,6 +25,9 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.staging_place import StagingPlace
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.units import format_bytes
+
+if TYPE_CHECKING:
+    from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,13 @@ class JobFiles:
 
     @contextlib.contextmanager
     def provide(
-        self, client: ApiClient, record: JobRecord, settings: KubernetesSettings, created: Object, stop: Cancellation
+        self,
+        client: ApiClient,
+        record: JobRecord,
+        settings: KubernetesSettings,
+        created: Object,
+        access: HadoopAccess | None,
+        stop: Cancellation,
     ) -> Iterator[None]:
         """Send what the namespace does not have, and remove what it has had for long without a use.
 
@@ -60,6 +70,7 @@ class JobFiles:
 
         Args:
             created: the Job, suspended, which names the objects.
+            access: to the HDFS file systems of the job; None if it uses none.
             stop: set to stop it.
 
         Raises:
@@ -79,6 +90,7 @@ class JobFiles:
             settings=settings,
             runtime=(self.runtime.digest, count_pieces(self.runtime.size)),
             created=created,
+            access=access,
             stop=stop,
         )
         with provide_objects(self.place, provision) if self.place else contextlib.nullcontext():
@@ -103,7 +115,7 @@ def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: Kuber
         total = format_bytes(sum(sizes.values()) + runtime.size)
         text = f"the job's files have {total} ({', '.join([*parts, f'tony {format_bytes(runtime.size)}'])}); "
         text += f"the API of the cluster takes {format_bytes(MAX_STAGED_BYTES)}. Set scheduler.kubernetes.staging to a "
-        text += 'volume of the cluster, such as "pvc:CLAIM", leave files out (.tonyignore), or use an image with them.'
+        text += 'place for them, such as "pvc:CLAIM", leave files out (.tonyignore), or use an image with them.'
         raise ConfigError([Problem(key="source", message=text)])
     return JobFiles(runtime=runtime, paths=paths, large=large, place=place)
 

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tony.errors import InfraError
-from tony.kube.api_client import ApiClient, Object
+from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from tony.model.submission_record import JobRecord
 from tony.schedulers.kubernetes.cancellation import Cancellation
+from tony.schedulers.kubernetes.incomplete_jobs import note_alive
 from tony.schedulers.kubernetes.manifests import build_staging_pod
 from tony.schedulers.kubernetes.object_upload import SharedObjects
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
 from tony.schedulers.kubernetes.staging_place import StagingPlace
 from tony.schedulers.kubernetes.staging_upload import StagingPod
 
+if TYPE_CHECKING:
+    from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+#: Seconds between two notes of a submission that it is under way.
+_NOTE_SECONDS = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
 class ObjectProvision:
     """The large objects of a submission.
 
@@ -31,6 +41,7 @@ class ObjectProvision:
         shared: the ConfigMaps of the namespace.
         runtime: digest and number of pieces of tony's archive.
         created: the Job, suspended, which names the objects.
+        access: to the HDFS file systems of the job; None if it uses none.
         stop: set to stop it.
     """
 
@@ -41,7 +52,23 @@ class ObjectProvision:
     settings: KubernetesSettings
     runtime: tuple[str, int]
     created: Object
+    access: HadoopAccess | None
     stop: Cancellation
+    _started_at: float = field(default_factory=lambda: time.monotonic())
+    _noted_at: float = field(default_factory=lambda: time.monotonic())
+
+    def note_progress(self) -> None:
+        """Tell other submissions now and then that this one is under way; to be called while it sends.
+
+        Raises:
+            SchedulerError: it is to stop; or its Job was deleted.
+        """
+        self.stop.check()
+        now = time.monotonic()
+        if now - self._noted_at > _NOTE_SECONDS:
+            self._noted_at = now
+            created_at = parse_time(self.created["metadata"]["creationTimestamp"])
+            note_alive(self.client, self.created, created_at + now - self._started_at)
 
 
 def provide_objects(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[None]:
@@ -91,6 +118,14 @@ def _find_claim(client: ApiClient, place: StagingClaim) -> Object | None:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": place.name, "uid": uid}
 
 
+def _provide_in_hdfs(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[None]:
+    from tony.schedulers.kubernetes.hdfs_provision import provide_in_hdfs  # late: few jobs use HDFS
+
+    assert isinstance(place, StagingHdfs)
+    return provide_in_hdfs(place, provision)
+
+
 _FUNCTIONS: Mapping[type[StagingPlace], Callable[[StagingPlace, ObjectProvision], AbstractContextManager[None]]] = {
     StagingClaim: _provide_in_claim,
+    StagingHdfs: _provide_in_hdfs,
 }

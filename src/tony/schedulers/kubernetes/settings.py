@@ -53,7 +53,11 @@ SETTINGS: Sequence[SchedulerSetting] = (
     ),
     _table("node_selector", 'Labels of the nodes of all pods: `{ pool = "ml" }`. `node_label` of a role adds one.'),
     _text("topology", "none", "Node label, such as `topology.kubernetes.io/zone`: all tasks run where it is the same."),
-    _text("staging", "none", "Where files go that are too large for the API: `pvc:CLAIM`, `pvc:CLAIM/FOLDER`."),
+    _text(
+        "staging",
+        "none",
+        "Where files go that are too large for the API: `pvc:CLAIM/FOLDER`, `hdfs://NAMENODE/FOLDER`.",
+    ),
     _table("volumes", 'Volumes of tasks by mount path: `{ "/data" = "pvc:NAME" }`; see docs.'),
     _size("shm", "half of the memory", "Size of `/dev/shm` of tasks.", MIB),
     _table("template", "Fields of Kubernetes that are merged into all pods; see docs."),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
 from tony.schedulers.kubernetes.staging_place import StagingPlace
 
 #: Scheme -> the kind of place.
-_KINDS = {"pvc": StagingClaim.from_text}
+_KINDS: Mapping[str, Callable[[str], StagingPlace]] = {"pvc": StagingClaim.from_text, "hdfs": StagingHdfs.from_text}
 
 
 def parse_staging(text: str) -> StagingPlace | None:
@@ -19,4 +22,4 @@ def parse_staging(text: str) -> StagingPlace | None:
         return None
     if parse := _KINDS.get(text.partition(":")[0]):
         return parse(text)
-    raise ValueError('expected "pvc:CLAIM" or "pvc:CLAIM/FOLDER".')
+    raise ValueError('expected "pvc:CLAIM", "pvc:CLAIM/FOLDER" or "hdfs://NAMENODE/FOLDER".')

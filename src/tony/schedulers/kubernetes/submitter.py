@@ -163,7 +163,7 @@ class KubernetesSubmitter(Submitter):
                 undo.callback(access.cancel_fetched_tokens)
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
-            with files.provide(client, job.record, settings, created, stop):
+            with files.provide(client, job.record, settings, created, access, stop):
                 content = json.loads(job.folder.credentials.read_text())
                 credentials = from_plain(JobCredentials, content, ignore_unknown=True)
                 payload = AmPayload(

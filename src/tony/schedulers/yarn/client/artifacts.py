@@ -10,10 +10,11 @@ from tony.model.staged_files import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.shipping.code_archives import store_pages, store_plug_in, store_runtime
-from tony.schedulers.yarn.client.cluster_cache import UploadRequest
 from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings
 from tony.storage.cache.object_cache import Cache, Stored
+from tony.storage.hdfs.cluster_cache import UploadRequest
+from tony.storage.staging.remote_files_interface import RemoteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,11 @@ def collect_in_place(staged: StagedJob) -> dict[str, Uploaded]:
         for item in _iterate_items(staged)
         if item.in_place is not None
     }
+
+
+def to_uploaded(file: RemoteFile) -> Uploaded:
+    """Return what nodes must know of a file in the cluster's cache."""
+    return Uploaded(url=file.address, size=file.size, timestamp=file.timestamp, public=file.public)
 
 
 def _iterate_items(staged: StagedJob) -> Iterator[StagedItem]:

@@ -41,9 +41,8 @@ from tony.schedulers.yarn.client.application_reports import (
     to_list_entry,
 )
 from tony.schedulers.yarn.client.application_tags import find_staging, is_ours
-from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place
+from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place, to_uploaded
 from tony.schedulers.yarn.client.capacity import AWAY, ClusterCapacity, build_capacity
-from tony.schedulers.yarn.client.cluster_cache import ClusterCache
 from tony.schedulers.yarn.client.feasibility import count_suitable_nodes, find_notices, find_unsatisfiable_requests
 from tony.schedulers.yarn.client.submission_context import build_submission
 from tony.schedulers.yarn.cluster_clients import ClusterClients, find_cluster
@@ -52,6 +51,7 @@ from tony.schedulers.yarn.launch_payload import JOB, PAGES, JobPayload, encode_p
 from tony.schedulers.yarn.placement_constraints import find_constraint_hints, find_unsatisfiable_constraints
 from tony.schedulers.yarn.settings import YarnSettings, find_recorded_source, load_recorded_settings, read_settings
 from tony.storage.cache.object_cache import Cache
+from tony.storage.hdfs.cluster_cache import ClusterCache
 from tony.storage.hdfs.delegation_tokens import collect_job_credentials
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ class YarnSubmitter(Submitter):
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
         cluster = self._cluster or find_cluster(settings, self._home)
-        uploader = ClusterCache(cluster, cluster.build_path(settings.staging))
+        staging = cluster.build_path(settings.staging)
+        uploader = ClusterCache(cluster.web_files(), cluster.files.uri, staging, "scheduler.yarn.staging")
         try:
             systems = ("", *settings.file_systems, *job.record.staged.file_systems)
             fetched_tokens = await collect_job_credentials(cluster.configuration, cluster.logins, systems)
@@ -191,7 +192,7 @@ class YarnSubmitter(Submitter):
     ) -> JobPayload:
         needs = build_artifacts(job.record, settings, Cache(job.home.cache))
         staging = cluster.build_path(settings.staging)
-        found = uploader.provide(needs.uploads)
+        found = {name: to_uploaded(file) for name, file in uploader.provide(needs.uploads).items()}
         credentials = from_plain(JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True)
         return JobPayload(
             record=job.record,

@@ -1,14 +1,14 @@
 """The cache of objects in the cluster's file system: each is uploaded once, and removed when it is unused for long.
 
-An object's access time is its last use, to within a day; a client that needs an old one sets it. Nodes compare the
-modification time, which never changes.
+An object's access time is its last use, to within a day; a client that needs an old one sets it. YARN's nodes compare
+the modification time, which never changes.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +26,7 @@ from tony.hadoop.errors import (
     RemoteError,
 )
 from tony.hadoop.hdfs.file_system import FileStatus
-from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.storage.staging.remote_files_interface import RemoteFile
 from tony.units import format_size
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class UploadRequest:
 
     Attributes:
         path: local path.
-        name: name in the cache: its digest, with the suffix by which nodes extract it.
+        name: name in the cache: its digest, on YARN with the suffix by which nodes extract it.
         public: all users may share it.
     """
 
@@ -71,17 +70,22 @@ class ClusterCache:
     """The cache in a staging folder of the cluster's file system. Blocks.
 
     Args:
+        files: a client of the file system, which is closed with the cache.
+        uri: of the file system.
         staging: path of that folder.
+        setting: the setting that names it, for messages.
+        on_piece: called for each piece of a file that is sent; may raise an error, which ends that.
 
     Attributes:
         sent: bytes uploaded.
         eviction_is_due: the last eviction is more than a day ago. Known after `provide`.
     """
 
-    def __init__(self, cluster: ClusterClients, staging: str) -> None:
-        self._files: WebHdfs = cluster.web_files()
-        self._uri = cluster.files.uri
-        self._staging = staging
+    def __init__(
+        self, files: WebHdfs, uri: str, staging: str, setting: str, on_piece: Callable[[], object] = lambda: None
+    ) -> None:
+        self._files, self._uri, self._staging = files, uri, staging
+        self._setting, self._on_piece = setting, on_piece
         self._cache = f"{staging}/cache"
         self._used: list[str] = []
         self.eviction_is_due = False
@@ -93,7 +97,7 @@ class ClusterCache:
 
     # --- uploads ------------------------------------------------------------------------------------------------------
 
-    def provide(self, requests: Collection[UploadRequest]) -> dict[str, Uploaded]:
+    def provide(self, requests: Collection[UploadRequest]) -> dict[str, RemoteFile]:
         """Make sure that objects are in the cache; return what nodes must know of each, by name.
 
         Raises:
@@ -119,8 +123,8 @@ class ClusterCache:
             if status is None or not self._record_use(status, now):
                 with self._explain_full(missing):
                     status = self._send(request, f"{self._cache}/{request.name}")
-            found[request.name] = Uploaded(
-                url=f"{self._uri}{self._cache}/{request.name}",
+            found[request.name] = RemoteFile(
+                address=f"{self._uri}{self._cache}/{request.name}",
                 size=request.size,
                 timestamp=status.modified_ms,
                 public=request.public and reachable,
@@ -145,7 +149,7 @@ class ClusterCache:
         except AccessControlError as error:
             raise SchedulerError(
                 f"the staging folder {self._uri}{self._staging} belongs to {status.owner}. Each user needs their own: "
-                "remove scheduler.yarn.staging, or set it to a folder of yours."
+                f"set {self._setting} to a folder of yours."
             ) from error
         except RemoteError as error:  # access times may be disabled; then nothing is ever evicted
             _log.info("cannot record the use of %s: %s", status.name, error)
@@ -155,7 +159,8 @@ class ClusterCache:
         """Write to a temporary name and rename: a partial object never has its final name."""
         part = f"{path}.{os.urandom(6).hex()}.part"
         try:
-            self._files.create(part, request.path, permission=_PUBLIC if request.public else _PRIVATE)
+            permission = _PUBLIC if request.public else _PRIVATE
+            self._files.create(part, request.path, permission=permission, on_piece=self._on_piece)
             self._rename_into_place(part, path, request.size)
         except BaseException:
             self._files.delete(part)
@@ -247,8 +252,8 @@ class ClusterCache:
         except (QuotaExceededError, NoSpaceError) as error:
             limit = self._describe_quota() if isinstance(error, QuotaExceededError) else self._describe_rest()
             raise StorageError(
-                f"not enough space in {self._uri}{self._staging} (scheduler.yarn.staging): {format_size(needed)} have "
-                f"to be uploaded{limit}. Delete files there, have the limit raised, or set scheduler.yarn.staging to "
+                f"not enough space in {self._uri}{self._staging} ({self._setting}): {format_size(needed)} have "
+                f"to be uploaded{limit}. Delete files there, have the limit raised, or set {self._setting} to "
                 f"another folder. HDFS says: {error.remote_message}"
             ) from error
 
@@ -273,7 +278,7 @@ class ClusterCache:
 
 
 def _is_whole(request: UploadRequest, status: FileStatus | None) -> bool:
-    return status is not None and status.length == request.size
+    return status is not None and status.is_file and status.length == request.size
 
 
 def _find_last_use(status: FileStatus) -> int:

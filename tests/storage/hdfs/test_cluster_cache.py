@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -15,9 +14,8 @@ from tony.errors import SchedulerError, StorageError
 from tony.hadoop.errors import HadoopError
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.hdfs.webhdfs_messages import WebLogin
-from tony.schedulers.yarn.client.cluster_cache import DAY, MARKER, ClusterCache, UploadRequest
-from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.launch_payload import Uploaded
+from tony.storage.hdfs.cluster_cache import DAY, MARKER, ClusterCache, UploadRequest
+from tony.storage.staging.remote_files_interface import RemoteFile
 
 STAGING = "/user/ann/.tony"
 CACHE = f"{STAGING}/cache"
@@ -28,15 +26,10 @@ class FakeClusterClients:
 
     def __init__(self, hdfs: FakeWebHdfs) -> None:
         self.hdfs = hdfs
-        self.files = self
-
-    uri = "hdfs://nn:8020"
-
-    def web_files(self) -> WebHdfs:
-        return WebHdfs([self.hdfs.url], WebLogin(user="ann"))
 
     def create_uploader(self) -> ClusterCache:
-        return ClusterCache(cast(ClusterClients, self), STAGING)
+        files = WebHdfs([self.hdfs.url], WebLogin(user="ann"))
+        return ClusterCache(files, "hdfs://nn:8020", STAGING, "scheduler.yarn.staging")
 
 
 @pytest.fixture
@@ -55,7 +48,7 @@ def wanted(tmp_path: Path) -> list[UploadRequest]:
     return found
 
 
-def provide(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> tuple[dict[str, Uploaded], int]:
+def provide(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> tuple[dict[str, RemoteFile], int]:
     uploader = cluster.create_uploader()
     try:
         return uploader.provide(wanted), uploader.sent
@@ -76,10 +69,10 @@ def test_first_and_second_submission(cluster: FakeClusterClients, wanted: list[U
     first, sent = provide(cluster, wanted)
     assert sent == 19
     assert first == {
-        "runtime.zip": Uploaded(
-            url=f"hdfs://nn:8020{CACHE}/runtime.zip", size=8, timestamp=1_700_000_000_123, public=True
+        "runtime.zip": RemoteFile(
+            address=f"hdfs://nn:8020{CACHE}/runtime.zip", size=8, timestamp=1_700_000_000_123, public=True
         ),
-        "data": Uploaded(url=f"hdfs://nn:8020{CACHE}/data", size=11, timestamp=1_700_000_000_123),
+        "data": RemoteFile(address=f"hdfs://nn:8020{CACHE}/data", size=11, timestamp=1_700_000_000_123),
     }
     assert content(cluster, "data") == b"secret data"
     provide(cluster, wanted)  # notes the use: the fake clock does not advance, long ago
@@ -136,7 +129,7 @@ def test_arrived_otherwise(cluster: FakeClusterClients, wanted: list[UploadReque
 
 def test_two_clients_at_once(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """Both end up with the same objects, whichever comes second."""
-    found: list[dict[str, Uploaded]] = []
+    found: list[dict[str, RemoteFile]] = []
     threads = [threading.Thread(target=lambda: found.append(provide(cluster, wanted)[0])) for _ in range(4)]
     for thread in threads:
         thread.start()

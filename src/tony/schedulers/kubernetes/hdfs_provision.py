@@ -1,0 +1,44 @@
+"""Sends large objects of a submission to HDFS, with the tokens of its job."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from tony.errors import InfraError
+from tony.kube.api_client import ApiClient, parse_time
+from tony.kube.resources import JOBS
+from tony.schedulers.job_store.job_objects import MANAGED_LABELS
+from tony.schedulers.kubernetes.object_provision import ObjectProvision
+from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
+from tony.storage.hdfs.cluster_cache import ClusterCache, UploadRequest
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def provide_in_hdfs(place: StagingHdfs, provision: ObjectProvision) -> Iterator[None]:
+    """See `provide_objects`. Old objects are removed as those of jobs on YARN are, at most once a day."""
+    assert provision.access is not None, "its file system is among those of the job"
+    files = provision.access.open_files(place.file_system)
+    cache = ClusterCache(
+        files, place.file_system or "hdfs://", place.path, "scheduler.kubernetes.staging", provision.note_progress
+    )
+    requests = [
+        UploadRequest(path=path, name=digest, size=path.stat().st_size) for digest, path in provision.paths.items()
+    ]
+    with contextlib.closing(cache):
+        cache.provide(requests)
+        if cache.eviction_is_due:
+            try:
+                cache.evict(_find_oldest_job(provision.client))
+            except InfraError as error:  # the next submission does it
+                _log.info("cannot remove old objects from %s: %s", place, error)
+    yield
+
+
+def _find_oldest_job(client: ApiClient) -> int | None:
+    """Return when the oldest job of the namespace was created, milliseconds since 1970."""
+    jobs = client.list(JOBS, labels=MANAGED_LABELS, metadata_only=True).items
+    return min((int(parse_time(job["metadata"]["creationTimestamp"]) * 1000) for job in jobs), default=None)

@@ -1,0 +1,197 @@
+"""Files that are too large for the API go to HDFS, once, and pods take from there only what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.kube.scripted_server import ScriptedServer
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
+from tests.schedulers.kubernetes.test_containers import ITEM
+from tests.schedulers.kubernetes.test_hadoop_access import build_access
+from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest, stage
+from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
+from tony.errors import StorageError
+from tony.mini.cluster_files import to_xml
+from tony.model.codec import to_plain
+from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.kubernetes import containers, hadoop_access, object_provision
+from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
+from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
+from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, encode_payload
+from tony.schedulers.kubernetes.manifests import build_task_pod
+from tony.schedulers.kubernetes.settings import read_settings
+from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
+from tony.storage.hdfs.cluster_cache import DAY, MARKER
+from tony.testing.sample_jobs import build_credentials
+
+SECRETS = "/api/v1/namespaces/ml/secrets"
+CACHE = "/user/ann/files/kubernetes/cache"
+
+
+@pytest.fixture
+def hdfs() -> Iterator[FakeWebHdfs]:
+    with FakeWebHdfs() as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A cluster, and a Hadoop configuration of the user `ann`."""
+    (tmp_path / "conf").mkdir()
+    settings = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": hdfs.url.removeprefix("http://")}
+    (tmp_path / "conf" / "core-site.xml").write_text(to_xml(settings))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
+    monkeypatch.setenv("HADOOP_USER_NAME", "ann")
+    with ScriptedServer().serve() as server:
+        made = Cluster(server, tmp_path)
+        made.settings |= {"staging": "hdfs:///user/ann/files"}
+        yield made
+
+
+@pytest.fixture
+def job(cluster: Cluster, tmp_path: Path) -> PreparedJob:
+    return build_job(cluster, tmp_path)
+
+
+def list_cached(hdfs: FakeWebHdfs) -> set[str]:
+    return {path.removeprefix(f"{CACHE}/") for path in hdfs.files if path.startswith(f"{CACHE}/")} - {MARKER}
+
+
+def test_large_files_are_sent_to_hdfs_once(cluster: Cluster, job: PreparedJob, hdfs: FakeWebHdfs) -> None:
+    """Only these, readable by their owner alone; pods have the job's Secret for HDFS without `file_systems`."""
+    staged = stage(job, SMALL, LARGE)
+    submit(staged)
+    assert list_cached(hdfs) == {find_digest(LARGE)}
+    sent = hdfs.files[f"{CACHE}/{find_digest(LARGE)}"]
+    assert (sent.content, sent.permission) == (LARGE, 0o600)
+    data = cluster.api.objects[SECRETS, f"{job.record.job_id}-hadoop"]["data"]
+    access = HadoopAccess.decode({key: base64.b64decode(value) for key, value in data.items()})
+    assert access.summary.file_systems == ("",)
+    sent.accessed_ms = sent.modified_ms = 2**45
+    before = len(hdfs.requests)
+    submit_again(staged, 2)
+    assert not {"CREATE", "RENAME", "SETTIMES"} & {operation for operation, _ in hdfs.requests[before:]}
+
+
+def test_pods_of_tasks_know_the_folder(cluster: Cluster, job: PreparedJob) -> None:
+    staged = stage(job, LARGE)
+    settings, _ = read_settings(job.record.spec.scheduler_settings)
+    pod = build_task_pod(
+        staged.record,
+        "worker",
+        "p",
+        settings,
+        runtime=("0" * 64, 1),
+        pieces={find_digest(LARGE): 0},
+        am_address="tls:a:1",
+        owner="uid",
+        memory=1 << 27,
+    )["spec"]
+    variable = {"name": "TONY_STAGING", "value": "hdfs:///user/ann/files"}
+    assert variable in pod["containers"][0]["env"]
+    assert "hadoop" in {each["name"] for each in pod["volumes"]}
+    assert not [each for each in pod["volumes"] if "persistentVolumeClaim" in each]
+
+
+def test_objects_are_removed_when_they_were_not_used_for_long(
+    cluster: Cluster, job: PreparedJob, hdfs: FakeWebHdfs
+) -> None:
+    submit(stage(job, LARGE))
+    hdfs.files[f"{CACHE}/old"] = FakeFile(content=b"x", modified_ms=0)
+    hdfs.files[f"{CACHE}/{MARKER}"].modified_ms = 0  # the last removal
+    hdfs.files[f"{CACHE}/{find_digest(LARGE)}"].accessed_ms = int(cluster.api.now * 1000) + 400 * DAY
+    submit_again(stage(job, LARGE), 2)
+    assert list_cached(hdfs) == {find_digest(LARGE)}
+
+
+def test_a_submission_that_sends_for_long_keeps_its_job(
+    cluster: Cluster, job: PreparedJob, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no pod that shows that it is under way, so it notes it in its Job."""
+    now = [0.0]
+    monkeypatch.setattr(object_provision, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    sent: list[str] = []
+
+    def pass_time(path: str) -> None:
+        sent.append(path)
+        if len(sent) == 1:
+            now[0] += 3600
+            cluster.api.now += 3600
+        else:
+            submit_again(job, 2)
+
+    hdfs.before("RENAME", pass_time)
+    submit(stage(job, LARGE, LARGE + b"x"))
+    assert len(sent) == 2
+    assert not cluster.api.objects[JOBS, job.record.job_id]["spec"]["suspend"]
+
+
+def test_an_interrupted_submission_stops_sending(cluster: Cluster, job: PreparedJob, hdfs: FakeWebHdfs) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        submission = asyncio.ensure_future(KubernetesSubmitter(job.home).submit(stage(job, LARGE)))
+
+        def interrupt(path: str) -> None:
+            loop.call_soon_threadsafe(submission.cancel)
+            for _ in range(2):  # it has been cancelled
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
+
+        hdfs.before("CREATE", interrupt)
+        await submission
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    assert not cluster.list_left()
+    assert find_digest(LARGE) not in list_cached(hdfs)
+
+
+@pytest.fixture
+def container(tmp_path: Path, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> KubernetesExecutorContainer:
+    """A pod with access to HDFS."""
+    (tmp_path / CREDENTIALS_KEY).write_bytes(encode_payload(to_plain(build_credentials())))
+    settings = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": hdfs.url.removeprefix("http://")}
+    for key, value in build_access(settings).encode().items():
+        (tmp_path / key).write_bytes(value)
+    for name in ("SECRET", "WORK", "OBJECTS"):
+        monkeypatch.setattr(containers, name, tmp_path)
+    monkeypatch.setattr(hadoop_access, "HADOOP", tmp_path)
+    for name in ("TONY_POD_NAME", "TONY_POD_IP"):
+        monkeypatch.setenv(name, "p")
+    monkeypatch.setenv("TONY_STAGING", "hdfs:///user/ann/files")
+    return KubernetesExecutorContainer()
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (FakeFile(content=b"content"), ""),
+        (FakeFile(content=b"poison!"), "source was changed in hdfs:///user/ann/files/kubernetes/cache/"),
+        (FakeFile(content=b"contents"), "source was changed in"),
+        (FakeFile(), "source was changed in"),
+        (None, "source was removed from hdfs:///.*Delete that file if it is there, and submit again"),
+    ],
+)
+def test_pods_take_only_what_was_sent(
+    container: KubernetesExecutorContainer, hdfs: FakeWebHdfs, file: FakeFile | None, expected: str
+) -> None:
+    """Others may write to the folder: changed, longer, a folder, or missing."""
+    if file:
+        hdfs.files[f"{CACHE}/{ITEM.digest}"] = replace(file)
+    if expected:
+        with pytest.raises(StorageError, match=expected):
+            container.fetch(ITEM)
+    else:
+        assert container.fetch(ITEM).read_bytes() == b"content"
+
+
+def test_a_file_system_that_refuses(container: KubernetesExecutorContainer, hdfs: FakeWebHdfs) -> None:
+    hdfs.fail_next("GETFILESTATUS", Trouble.FORBIDDEN)
+    with pytest.raises(StorageError, match="source cannot be read from hdfs:///user/ann/files"):
+        container.fetch(ITEM)
