@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.fake_am import Master, context
+from tests.support.child_modules import module_command
 from tony.isolated_interpreter import command
 from tony.model.codec import to_plain
 from tony.protocol import executor_messages as msg
@@ -44,6 +45,15 @@ def test_context_in_a_file_is_deleted(master: Master, tmp_path: Path) -> None:
     finally:
         executor.kill()
         executor.wait()
+
+
+def test_a_bug_is_what_it_says_last_to_the_scheduler(master: Master, tmp_path: Path) -> None:
+    """Where its log is gone with the container."""
+    last = tmp_path / "last"
+    told = json.dumps(to_plain(context(master, tmp_path, end_message=str(last)))).encode()
+    done = subprocess.run(module_command("buggy_executor", "start"), input=told, timeout=60)
+    assert done.returncode == 70
+    assert last.read_text().startswith("a bug in the executor: ")
 
 
 def test_without_an_am_it_exits_at_once(master: Master, tmp_path: Path) -> None:

@@ -114,7 +114,8 @@ def test_a_task_takes_all_memory_where_no_control_group_can_be_made(small_machin
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 1, "memory")
     reason = status["failure"]["reason"]
     assert re.search(
-        r"ran out of memory: (the machine|its container) had none left, and the kernel most likely .*; peak [\d.]+m, limit 2g",
+        r"ran out of memory: (the machine|its container) had none left, and the kernel most likely .*; "
+        r"peak [\d.]+m, limit 2g",
         reason,
     )
     small_machine.wait_removed(job)

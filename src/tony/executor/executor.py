@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -481,7 +482,11 @@ def run_executor(context: LaunchContext, watchdog: Watchdog, wrap: Callable[[Con
         return asyncio.run(Executor(context, environment, watchdog, writer, reach, wrap(reach), mask).run())
     except Exception as error:
         log.exception("the executor failed: please report this")
-        log.error("%s%s", EXECUTOR_BUG, format_bug(error))
+        bug = mask.hide_text(f"{EXECUTOR_BUG}{format_bug(error)}")
+        log.error("%s", bug)
+        if context.container.end_message:
+            with contextlib.suppress(OSError):
+                Path(context.container.end_message).write_text(bug, encoding="utf-8")
         return ExitCode.BUG
     finally:
         writer.close(_LAST_LINES_TIMEOUT_SECONDS)
