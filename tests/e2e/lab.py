@@ -154,6 +154,10 @@ class Lab:
     def shared_names(self, name: str) -> set[str]:
         return {path.name for path in Path(self.shared_folder(name)).iterdir()}
 
+    def use_packages(self) -> list[str]:
+        """Give programs the packages of this interpreter; returns the arguments of `tony submit` for that."""
+        return ["--set", f"python={sys.executable}"]
+
     # --- commands -------------------------------------------------------------------------------------------------
 
     def tony(

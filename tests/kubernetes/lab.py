@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -65,14 +66,35 @@ class KubernetesLab(Lab):
         self.client = ApiClient(load_cluster_access([self.kubeconfig]))
         if self._owns_namespace:
             self._create_namespace()
-        self.write_site()
+        self.write_site(self._shared)
 
-    def write_site(self, *, has_volume: bool = True) -> None:
-        """Write the user's defaults: the image, and the volume with `$OUT`, which Pod Security would refuse."""
+    def write_site(self, *folders: Path) -> None:
+        """Write the user's defaults: the image, and folders in all pods, which Pod Security would refuse."""
         site = Path(self.env["XDG_CONFIG_HOME"], "tony", "tony.toml")
         site.parent.mkdir(parents=True, exist_ok=True)
-        text = _SITE + (_VOLUME if has_volume else "")
-        site.write_text(text.format(image=PYTHON_IMAGE, folder=self._shared))
+        text = _SITE.format(image=PYTHON_IMAGE)
+        if folders:
+            names = {f"lab-{number}": folder for number, folder in enumerate(folders)}
+            volumes = [f'{{ name = "{name}", hostPath = {{ path = "{path}" }} }}' for name, path in names.items()]
+            mounts = [f'{{ name = "{name}", mountPath = "{path}" }}' for name, path in names.items()]
+            text += _VOLUMES.format(volumes=", ".join(volumes), mounts=", ".join(mounts))
+        site.write_text(text)
+
+    def use_packages(self) -> list[str]:
+        """Use the claim `data` as well, which is in the cluster's own namespace."""
+        packages = sysconfig.get_path("purelib")
+        self.write_site(self._shared, Path(packages))
+        self.env["KUBECONFIG"] = str(self.cluster.kubeconfig)
+        kubernetes = {"image": PYTHON_IMAGE, "volumes": '{"/data" = "pvc:data"}'}
+        sets = {f"scheduler.kubernetes.{name}": value for name, value in kubernetes.items()}
+        sets["env.PYTHONPATH"] = packages
+        return [word for name, value in sets.items() for word in ("--set", f"{name}={value}")]
+
+    def shared_folder(self, name: str) -> str:
+        return f"/data/{self.namespace}/{name}"
+
+    def shared_names(self, name: str) -> set[str]:
+        return {path.name for path in (self.cluster.places.data / self.namespace / name).iterdir()}
 
     def build_kubeconfig(self, user: Mapping[str, Any] | None = None) -> str:
         """Return a kubeconfig file whose namespace is the lab's.
@@ -276,13 +298,13 @@ _SITE = """\
 image = "{image}"
 pull_policy = "Never"
 """
-#: All pods have the lab's folder, at the same path.
-_VOLUME = """\
+#: All pods have folders of this machine, at the same paths.
+_VOLUMES = """\
 [scheduler.kubernetes.template.spec]
-volumes = [{{ name = "lab", hostPath = {{ path = "{folder}" }} }}]
+volumes = [{volumes}]
 [[scheduler.kubernetes.template.spec.containers]]
 name = "tony"
-volumeMounts = [{{ name = "lab", mountPath = "{folder}" }}]
+volumeMounts = [{mounts}]
 """
 
 __all__ = ["AM_PART", "CEILING", "SMALL", "TASK_PART", "KubernetesLab", "PodProcesses"]

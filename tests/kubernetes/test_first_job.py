@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from tests.e2e.lab import until
 from tests.framework_envs import DEBIAN_PYTHON, has_torch
 from tests.kubernetes.lab import KubernetesLab
 from tests.tutorials.page import ROOT, follow
-from tony.linux.process import with_marker
+from tony.kube.resources import PODS
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.framework, pytest.mark.on_change("kube", "schedulers")]
@@ -60,18 +58,18 @@ def use_pytorch(lab: KubernetesLab) -> None:
 
 @pytest.mark.skipif(not has_torch(), reason=f"{DEBIAN_PYTHON} has no torch; apt-get install python3-torch")
 def test_the_first_job_of_the_page(lab: KubernetesLab, checkpoint: Path) -> None:
-    """One worker is killed on the way; the second submission continues from the checkpoint of the first."""
+    """The pod of a worker is deleted on the way; the second submission continues from the checkpoint of the first."""
     use_pytorch(lab)
 
-    def kill_a_worker() -> None:
+    def delete_a_pod() -> None:
         until(checkpoint.exists, "a checkpoint is saved")
         (job,) = lab.jobs()
-        os.kill(max(with_marker(f"TONY_TASK={job}/")), signal.SIGKILL)
+        lab.send("DELETE", PODS.build_path("default", lab.find_pod(job, "worker:1")), {})
         first = checkpoint.stat().st_ino
         until(lambda: checkpoint.stat().st_ino != first, "the next session saves a checkpoint")
 
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     section = page.partition("## Your first job\n")[2].partition("\n### The first job on the small cluster\n")[0]
-    follow(section, lab.root / "first", lab.env, {"tony kill last": kill_a_worker})
+    follow(section, lab.root / "first", lab.env, {"tony kill last": delete_a_pod})
     reports = {each: lab.status(each) for each in lab.jobs()}
     assert sorted((each["state"], each["session"]) for each in reports.values()) == [("killed", 2), ("succeeded", 1)]

@@ -129,7 +129,7 @@ def test_a_job_passes_pod_security(lab: KubernetesLab) -> None:
     """The image would run as root: tony does not let it."""
     set_pod_security(lab, "restricted")
     wait_until_refused(lab, "violates PodSecurity")
-    lab.write_site(has_volume=False)
+    lab.write_site()
     done = lab.submit(lab.file("job.toml", 'command = "id -u"\n[roles.worker]\nmemory = "64m"\n'))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1000" in done.stdout

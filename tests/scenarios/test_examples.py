@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -223,11 +222,11 @@ def run_twice(lab: Lab, name: str, *arguments: str) -> tuple[str, set[str]]:
     return printed, set(lab.shared_names(name))
 
 
-@only_on("yarn", why="on local: tests/tutorials, which resume after a crash")
+@only_on("yarn", "kubernetes", why="on local: tests/tutorials, which resume after a crash")
 @pytest.mark.long  # checkpoints are kept as in test_pytorch_continues; test_digits_with_tensorflow trains
 def test_tensorflow_continues(lab: Lab) -> None:
     """Two processes train together; both read the checkpoint. The evaluator: test_digits_with_tensorflow."""
-    sets = ["--set", "roles.worker.instances=1", "--set", f"python={sys.executable}"]
+    sets = ["--set", "roles.worker.instances=1", *lab.use_packages()]
     printed, kept = run_twice(lab, "digits", "--param", f"out={lab.out}", "--param", "steps=60", *sets)
     assert kept == {"step-00000020", "step-00000040", "step-00000060"}
     assert "chief:0: continues from step 20" in printed
@@ -235,11 +234,11 @@ def test_tensorflow_continues(lab: Lab) -> None:
     assert accuracy(printed) > 85
 
 
-@only_on("yarn", why="on local: tests/tutorials, which resume after a crash")
+@only_on("yarn", "kubernetes", why="on local: tests/tutorials, which resume after a crash")
 @pytest.mark.long  # checkpoints are kept as in test_pytorch_continues; test_jax trains
 def test_jax_continues(lab: Lab) -> None:
     """Two processes train together; both read the checkpoint."""
-    printed, kept = run_twice(lab, "jax", "--param", "steps=50", "--set", f"python={sys.executable}")
+    printed, kept = run_twice(lab, "jax", "--param", "steps=50", *lab.use_packages())
     assert kept == {"step-00000025", "step-00000050"}
     assert "process 0: continues from step 25" in printed
     assert "process 1: continues from step 25" in printed
