@@ -1,11 +1,13 @@
-"""Jobs on a real Kubernetes that use a real HDFS with Kerberos."""
+"""Jobs on a real Kubernetes that use a real HDFS with Kerberos: for data, for large files, and for their history."""
 
 from __future__ import annotations
 
 import base64
 import ctypes
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from tony.hadoop.tokens import from_bytes, to_url_string
 from tony.kube.resources import CONFIG_MAPS, SECRETS
 from tony.linux.process import name, with_marker
 from tony.mini.kubernetes.layout import API_SERVER_IP
+from tony.schedulers.kubernetes.object_upload import MAX_STAGED_BYTES
 
 pytestmark = [
     pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),
@@ -60,8 +63,10 @@ while True:
     time.sleep(0.2)
 files = {each: oct(os.stat(f"{os.environ['HADOOP_CONF_DIR']}/{each}").st_mode) for each in ("tokens", "core-site.xml")}
 found = {"read": read, "files": files, "own": os.path.exists("data") and open("data").read()}
+found["large"] = os.stat("large.bin").st_size
 found["kerberos"] = [each for each in os.environ if "KRB5" in each] + [each for each in os.listdir("/tony")]
 open(out, "w").write(json.dumps(found))
+print("written", flush=True)
 """
 
 
@@ -82,12 +87,23 @@ def hdfs(lab: KubernetesLab) -> Iterator[SecureHdfs]:
 
 @pytest.mark.timeout(600)
 def test_tokens_are_renewed_while_jobs_run(lab: KubernetesLab, hdfs: SecureHdfs) -> None:
-    """By the client that follows a job, or by its AM with a keytab; they are cancelled afterwards, and never shown."""
+    """By the client that follows a job, or by its AM with a keytab; they are cancelled afterwards, and never shown.
+
+    A large file is sent to HDFS once for both jobs. One has its history there, too, and loses its AM.
+    """
     hdfs.write("ann", "/user/ann/data", "from HDFS")
     _create_keytab_secret(lab, hdfs)
-    job = _write_job(lab, hdfs, "followed", f'files = ["{hdfs.uri}/user/ann/data"]\n', "")
+    large = lab.root / "large.bin"
+    large.write_bytes(os.urandom(MAX_STAGED_BYTES))
+    log = hdfs.find_log("nn")
+    job = _write_job(lab, hdfs, "followed", f'files = ["{hdfs.uri}/user/ann/data", "{large}"]\n', "")
     following = lab.follow("submit", job, *lab.options)
-    detached = lab.detach(_write_job(lab, hdfs, "detached", "", _use_keytab(lab)))
+    until(lambda: "/user/ann/tony/kubernetes/cache" in log.read_text(), "the large file is sent")
+    until(lambda: [each for each in lab.jobs() if lab.is_released(each)], "the first job is submitted")
+    record = f'record = "{hdfs.uri}/user/ann/tony"\n'
+    detached = lab.detach(_write_job(lab, hdfs, "detached", f'files = ["{large}"]\n', record + _use_keytab(lab)))
+    lab.wait(detached, "running")
+    os.kill(lab.master_of(detached), signal.SIGKILL)
 
     assert lab.wait_ended(detached) == "succeeded"
     output, errors = following.communicate(timeout=120)
@@ -96,17 +112,36 @@ def test_tokens_are_renewed_while_jobs_run(lab: KubernetesLab, hdfs: SecureHdfs)
         found = json.loads(lab.wrote(each))
         assert (found["read"], found["own"]) == ("late", own)
         assert found["files"]["tokens"] == "0o100440"
+        assert found["large"] == MAX_STAGED_BYTES
         assert not [each for each in found["kerberos"] if "KRB5" in each or each == "keytab"]
-    log = hdfs.find_log("nn")
+    sent = [line for line in log.read_text().splitlines() if "cmd=create" in line and "/kubernetes/cache/" in line]
+    assert len(sent) == 1
     assert "cmd=renewDelegationToken" in log.read_text()
     until(lambda: log.read_text().count("cmd=cancelDelegationToken") == 2, "the tokens of both jobs are cancelled")
     _prove_hidden(lab)
+    _prove_history(lab, hdfs, detached)
+    lab.wait(detached)  # its history is here, too, when HDFS is gone
+
+
+def _prove_history(lab: KubernetesLab, hdfs: SecureHdfs, job: str) -> None:
+    """A job's history is in HDFS, and nothing of it in ConfigMaps; other machines find it by the Job."""
+    names = [each["metadata"]["name"] for each in lab.client.list(CONFIG_MAPS).items]
+    assert not [each for each in names if each.startswith(job)]
+    other = lab.elsewhere("other")
+    other.prefix = lab.prefix
+    other.env |= hdfs.client_environment("ann")
+    other.kubeconfig.write_text(lab.kubeconfig.read_text())
+    status = other.status(job)
+    assert (status["state"], status["attempt"]) == ("succeeded", 2)
+    assert len(other.events_of(job, "started")) == 1
+    assert "written" in other.tony("logs", job, "worker:0").stdout
 
 
 def _write_job(lab: KubernetesLab, hdfs: SecureHdfs, name: str, head: str, settings: str) -> Path:
     text = f"""{head}
 [scheduler.kubernetes]
 file_systems = ["{hdfs.uri}"]
+staging = "{hdfs.uri}/user/ann/tony"
 {settings}
 [roles.worker]
 """

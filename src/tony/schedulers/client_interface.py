@@ -330,11 +330,12 @@ class Scheduler(ABC):
     def create_submitter(self, home: Home) -> Submitter:
         """Return the client's half."""
 
-    def open_histories(self, address: str) -> FileStore | None:
+    def open_histories(self, address: str, home: Home) -> FileStore | None:
         """Return the histories of all jobs in a cluster; None if it has none that others than clients can read.
 
         Args:
             address: its scheme is the scheduler's name.
+            home: the state directory of the reader.
 
         Raises:
             UserError: there is no such cluster.

@@ -68,6 +68,7 @@ class AppendOptions:
             NameNode should be in it.
         longest_pause: maximum seconds between two attempts; half a second while a caller is in a hurry.
         permission: bits of a new file; None for the server's default.
+        creates: a log that is not there is created; else it has been renamed or removed, and this writer is superseded.
     """
 
     interval: float = 0.25
@@ -75,6 +76,7 @@ class AppendOptions:
     timeout: float = 600.0
     longest_pause: float = 5.0
     permission: int | None = None
+    creates: bool = True
 
 
 #: Bytes sent by one append.
@@ -272,12 +274,14 @@ class AppendLog:
 
     def _begin(self) -> None:
         """Create the file, or take it over from an earlier writer."""
-        try:
-            self._client.create(self._path, b"", permission=self._options.permission)
-        except FileExistsAlreadyError:  # a predecessor's, or from an earlier attempt of this log
-            length = self._fence_file()
-        else:
-            return
+        if self._options.creates:
+            try:
+                self._client.create(self._path, b"", permission=self._options.permission)
+            except FileExistsAlreadyError:  # a predecessor's, or from an earlier attempt of this log
+                pass
+            else:
+                return
+        length = self._fence_file()
         with self._changed:
             self._length = length
         if length and self._client.read(self._path, length - len(_SEPARATOR)) != _SEPARATOR:

@@ -57,7 +57,7 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> File
             raise UserError(f"{text} is a file. A history location is a folder.")
         return LocalStore(folder)
     scheme, _ = split_file_system(text)
-    if scheme in registry.names() and (store := registry.load(scheme).open_histories(text)):
+    if scheme in registry.names() and (store := registry.load(scheme).open_histories(text, home)):
         return store
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in sorted(SCHEMES))

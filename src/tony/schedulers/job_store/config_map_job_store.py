@@ -142,11 +142,7 @@ class ConfigMapJobStore(JobStore):
         self._client.close()
 
     def claim_attempt(self, build_log_name: Callable[[int], str]) -> int:
-        """Return the number of a new AM attempt: one more than the last one that has a log, and claim its log.
-
-        Repeatable: a log that this object has claimed is returned again.
-        """
-        while True:
+        while True:  # a log that this object has claimed is returned again
             notes = self._objects.list_notes(CONFIG_MAPS)
             names = {each.get(_FILE) for each in notes if _NUMBER in each and each.get(_WRITER) != self._writer}
             number = 1

@@ -46,7 +46,7 @@ class HdfsJobStore(JobStore):
         self._hdfs = hdfs
         self._lock = threading.Lock()
         self._client: WebHdfs | None = None
-        self._is_made = False
+        self._is_made = self._has_claimed = False
 
     def make(self) -> None:
         client = self._web()
@@ -93,7 +93,13 @@ class HdfsJobStore(JobStore):
 
     def open_log(self, name: str, interval: float, most_waiting: int, on_durable: Callable[[int], None]) -> AppendLog:
         self.make()
-        options = AppendOptions(interval=interval, permission=0o600, timeout=math.inf, most_waiting=most_waiting)
+        options = AppendOptions(
+            interval=interval,
+            permission=0o600,
+            timeout=math.inf,
+            most_waiting=most_waiting,
+            creates=not self._has_claimed,
+        )
         recover = self._hdfs.recover_lease
         return AppendLog(self._web(), f"{self.path}/{name}", options, recover=recover, on_durable=on_durable)
 
@@ -113,6 +119,23 @@ class HdfsJobStore(JobStore):
             self.make()
             with contextlib.suppress(FileExistsAlreadyError):
                 self._web().create(closed, b"", permission=0o600)
+
+    def claim_attempt(self, build_log_name: Callable[[int], str]) -> int:
+        # A log exists before its AM attempt has a number, so a later one renames it and need not create it, whenever
+        # this one continues. A number whose answer was lost is skipped.
+        self.make()
+        while True:
+            names = self.list()
+            number = 1
+            while {build_log_name(number), build_closed_name(build_log_name(number))} & names.keys():
+                number += 1
+            name = build_log_name(number)
+            with contextlib.suppress(FileExistsAlreadyError):
+                self._web().create(f"{self.path}/{name}", b"", permission=0o600)
+                if not self.is_taken_over(name):
+                    self._has_claimed = True
+                    return number
+                self.delete(name)  # it was taken over between these requests, from another process
 
     def is_taken_over(self, name: str) -> bool:
         return self.find(build_closed_name(name)) is not None

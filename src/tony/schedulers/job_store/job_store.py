@@ -133,6 +133,13 @@ class JobStore(ABC):
         """Return True if a later AM attempt has taken over the log."""
 
     @abstractmethod
+    def claim_attempt(self, build_log_name: Callable[[int], str]) -> int:
+        """Return the number of a new AM attempt, one that no other has, and claim its log.
+
+        For schedulers that do not number AM attempts. Repeatable.
+        """
+
+    @abstractmethod
     def is_lasting(self, error: InfraError) -> bool:
         """Return True if an error will hardly go away soon."""
 

@@ -25,9 +25,9 @@ from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, Journal, KnownContainer, SignalEffect, Sink
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.enlisting_allocator import EnlistingAllocator
-from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL
+from tony.schedulers.job_store.job_store import JobStore
 from tony.schedulers.job_store.output_store import MAX_OUTPUT_BYTES, OutputStore
 from tony.schedulers.job_store.record_download import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
@@ -94,7 +94,7 @@ class KubernetesAllocator(EnlistingAllocator):
         pod: str,
         host: str,
         client: ApiClient,
-        store: ConfigMapJobStore,
+        store: JobStore,
         attempt: int,
     ) -> None:
         super().__init__(job)

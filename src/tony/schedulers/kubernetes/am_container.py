@@ -13,14 +13,13 @@ from tony import clock
 from tony.errors import InfraError
 from tony.kube.api_client import ApiClient
 from tony.kube.denials import Denials
-from tony.kube.errors import KubeError
+from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import PODS
 from tony.kube.service_account import load_service_account
 from tony.model.state_directory import Home, build_segment_name
 from tony.retry import Backoff
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN, PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
-from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules, format_role_command
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
@@ -28,6 +27,7 @@ from tony.schedulers.kubernetes.containers import get_variable, read_secret
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
 from tony.schedulers.kubernetes.own_pod import forbid_replacement, is_pod_deleted
+from tony.schedulers.kubernetes.record_place import open_own_record
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Seconds for which the API server may be unavailable at the start.
@@ -49,7 +49,10 @@ class KubernetesAmContainer(AmContainer):
         self._payload = read_secret(JOB_KEY, AmPayload)
         self._pod, self._host = get_variable(POD_NAME), get_variable(POD_IP)
         self._client = ApiClient(load_service_account(os.environ), give_up_seconds=0)  # its callers repeat requests
-        self._store = ConfigMapJobStore(self._client, self._payload.record.job_id, self._payload.owner)
+        settings, _ = read_settings(self._payload.record.spec.scheduler_settings)
+        self._store = open_own_record(
+            self._client, self._payload.record.job_id, self._payload.owner, settings.record_address
+        )
         self._attempt = 0
 
     def take_job(self) -> JobLaunch:
@@ -89,7 +92,7 @@ class KubernetesAmContainer(AmContainer):
                 break
             except InfraError as error:
                 if self._store.is_lasting(error):
-                    self._fail_job(f"{error}: the service account of the application master needs its Role")
+                    self._fail_job(_explain_refusal(error))
                 if clock.monotonic() + pause > give_up_at:
                     raise
             time.sleep(pause)
@@ -118,3 +121,10 @@ class KubernetesAmContainer(AmContainer):
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:
         return KubernetesAllocator(job, self._payload, self._pod, self._host, self._client, self._store, self._attempt)
+
+
+def _explain_refusal(error: InfraError) -> str:
+    """Return why the job's history cannot be written."""
+    if isinstance(error, KubeApiError):
+        return f"{error}: the service account of the application master needs its Role"
+    return f"the job's history cannot be written (scheduler.kubernetes.record): {error}"

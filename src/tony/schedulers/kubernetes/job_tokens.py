@@ -19,6 +19,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.state_directory import Home
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary, collect_settings
+from tony.schedulers.kubernetes.record_place import is_known
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.storage.hdfs.delegation_tokens import collect_job_credentials
 from tony.storage.hdfs.hdfs_clients import HdfsClients, find_hdfs
@@ -106,13 +107,10 @@ def _select_known_services(
     configuration: Configuration, file_systems: Sequence[str], on_trouble: Callable[[str], None]
 ) -> Sequence[NameService]:
     """Return the file systems all of whose NameNodes the configuration names itself, and report the others."""
-    names = configuration.get_list("dfs.nameservices")
-    known = [find_name_service(configuration), *(find_name_service(configuration, f"hdfs://{each}") for each in names)]
-    addresses = {node.address for service in known for node in service.name_nodes}
     found: list[NameService] = []
     for uri in file_systems:
         service = find_name_service(configuration, uri or None)
-        if addresses.issuperset(node.address for node in service.name_nodes):
+        if is_known(configuration, service):
             found.append(service)
         else:
             on_trouble(

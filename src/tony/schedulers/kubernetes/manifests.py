@@ -42,6 +42,7 @@ from tony.schedulers.kubernetes.pod_command import build_pod_command
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
+from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 
@@ -101,6 +102,9 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         variables["KRB5CCNAME"] = "MEMORY:tony"
         container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
     labels = build_labels(record.job_id, AM_PART)
+    notes = {"tony.dev/name": record.spec.name, OBJECTS_ANNOTATION: format_digests(objects)}
+    if settings.record_address:
+        notes[RECORD_ANNOTATION] = settings.record_address
     template: Object = {"metadata": {"labels": dict(labels)}, "spec": pod}
     merge_template(template, own.template)
     return {
@@ -109,7 +113,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         "metadata": {
             "name": record.job_id,
             "labels": {**labels, SUBMISSION_LABEL: INCOMPLETE},
-            "annotations": {"tony.dev/name": record.spec.name, OBJECTS_ANNOTATION: format_digests(objects)},
+            "annotations": notes,
         },
         "spec": {
             "suspend": True,

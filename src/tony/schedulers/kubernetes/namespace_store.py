@@ -6,21 +6,25 @@ bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tony.errors import StorageError, UserError
-from tony.kube.api_client import parse_time
+from tony.kube.api_client import Object, parse_time
 from tony.kube.kubeconfig import KubeconfigError
 from tony.kube.resources import JOBS
 from tony.model.ids import JOB_ID
 from tony.model.log_file_tail import LogFileTail
+from tony.model.state_directory import Home
 from tony.schedulers.job_store.config_map_job_store import MAX_UNPACKED_BYTES, ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import MANAGED_LABELS
-from tony.schedulers.job_store.job_store import StoredFile, find_local_name
+from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local_name
 from tony.schedulers.job_store.output_store import read_tails
+from tony.schedulers.job_store.split_job_store import SplitJobStore
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.incomplete_jobs import is_incomplete
+from tony.schedulers.kubernetes.record_place import find_record, open_history
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.storage.stores.store_interface import PIECE, FileStore, Item
 
@@ -36,6 +40,7 @@ class NamespaceStore(FileStore):
     Args:
         address: `kubernetes://CONTEXT/NAMESPACE`; the current context, and its namespace, where these are empty. The
             namespace is behind the last slash: names of contexts may contain slashes.
+        home: its running `tony mini` has the histories in HDFS if no other Hadoop is configured.
 
     Raises:
         UserError: it has no slash, or there is no such context, or it cannot be used.
@@ -44,7 +49,8 @@ class NamespaceStore(FileStore):
     dated = False
     has_tails = True
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, home: Home) -> None:
+        self._home = home
         name = address[len(_SCHEME) :]
         if name and "/" not in name:
             text = f"Write {address}/ for a context, or {_SCHEME}/{name} for a namespace"
@@ -56,6 +62,7 @@ class NamespaceStore(FileStore):
             )
         except KubeconfigError as error:
             raise UserError(f"{address}: {error}") from error
+        self._jobs: Mapping[str, Object] = {}  # as they were listed last: where their histories are never changes
         self.address = f"{_SCHEME}{self._client.access.context}/{self._client.namespace}"
 
     def list(self, path: str = "") -> Sequence[Item]:
@@ -63,30 +70,36 @@ class NamespaceStore(FileStore):
             return (Item(name=_FOLDER, folder=True),)
         if path == _FOLDER:
             found = self._client.list(JOBS, labels=MANAGED_LABELS, metadata_only=True).items
+            self._jobs = {job["metadata"]["name"]: job for job in found}
             return tuple(_build_folder(job["metadata"]) for job in found if not is_incomplete(job))
         job, file = self._split(path)
-        return () if file else tuple(map(_build_item, self._open(job).list().values()))
+        if file:
+            return ()
+        with self._open(job) as store:
+            return tuple(map(_build_item, store.list().values()))
 
     def find(self, path: str) -> Item | None:
         job, file = self._split(path)
         if not file:
             return Item(name=job, folder=True) if self.list(path) else None
-        stored = self._open(job).find(file)
+        with self._open(job) as store:
+            stored = store.find(file)
         return None if stored is None else _build_item(stored)
 
     def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         job, file = self._split(path)
-        store = self._open(job)
         # A file is decoded whole, whatever is read of it; an event log is read piece by piece.
         most = PIECE if find_local_name(file) else MAX_UNPACKED_BYTES
-        while data := store.read(file, offset, most):
-            yield data
-            offset += len(data)
-            if most == MAX_UNPACKED_BYTES:
-                return
+        with self._open(job) as store:
+            while data := store.read(file, offset, most):
+                yield data
+                offset += len(data)
+                if most == MAX_UNPACKED_BYTES:
+                    return
 
     def read_tails(self, path: str) -> Sequence[LogFileTail]:
-        return read_tails(self._open(self._split(path)[0]))
+        with self._open(self._split(path)[0]) as store:
+            return read_tails(store)
 
     def write(self, path: str, content: bytes | Path) -> None:
         raise StorageError(f"{self.address} cannot be changed: jobs are removed with their Job objects")
@@ -97,8 +110,15 @@ class NamespaceStore(FileStore):
     def close(self) -> None:
         self._client.close()
 
-    def _open(self, job: str) -> ConfigMapJobStore:
-        return ConfigMapJobStore(self._client, job, has_secrets=False)
+    @contextlib.contextmanager
+    def _open(self, job: str) -> Iterator[JobStore]:
+        contacts = ConfigMapJobStore(self._client, job, has_secrets=False)
+        found = self._jobs.get(job) or next(iter(self._client.list(JOBS, name=job, metadata_only=True).items), None)
+        if address := find_record(found) if found else "":
+            with contextlib.closing(open_history(address, self._home, job)) as history:
+                yield SplitJobStore(contacts, history)
+        else:
+            yield contacts
 
     def _split(self, path: str) -> tuple[str, str]:
         """Return the job of a path, and the file; empty for the job's folder."""

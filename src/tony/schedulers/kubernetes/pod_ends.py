@@ -300,3 +300,11 @@ def clean_text(text: str) -> str:
     line = " ".join(text.split())
     line = "".join(char if char.isprintable() else "?" for char in line)
     return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}..."
+
+
+def describe_pending(pod: Object) -> str:
+    """Return why a pod does not run yet; empty if nothing is wrong."""
+    if reason := find_pending_reason(pod):
+        return reason
+    failure = find_start_failure(pod)
+    return failure[0] if failure else ""

@@ -13,6 +13,7 @@ from tony.kube.api_client import Object
 from tony.model.job_spec import JobSpec
 from tony.schedulers.kubernetes.pod_template import find_template_errors, merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, parse_volumes
+from tony.schedulers.kubernetes.record_setting import parse_record
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 
@@ -99,6 +100,7 @@ def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[P
     place = "scheduler.kubernetes"
     problems = [*_find_place_problems(place, settings.tolerations, settings.node_selector, settings.volumes)]
     problems += _find_problem(f"{place}.staging", lambda: parse_staging(settings.staging))
+    problems += _find_problem(f"{place}.record", lambda: parse_record(settings.record))
     problems += _find_template_problems(f"{place}.template", settings.template, is_for_am=True)
     problems += _find_template_problems(f"{place}.am_template", settings.am_template, is_for_am=True)
     for name, role in spec.effective_roles.items():

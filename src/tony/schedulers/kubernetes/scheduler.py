@@ -17,7 +17,7 @@ class KubernetesScheduler(Scheduler):
 
         return KubernetesSubmitter(home)
 
-    def open_histories(self, address: str) -> FileStore:
+    def open_histories(self, address: str, home: Home) -> FileStore:
         from tony.schedulers.kubernetes.namespace_store import NamespaceStore
 
-        return NamespaceStore(address)
+        return NamespaceStore(address, home)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tony.errors import Problem
+from tony.model.hdfs_uri import split_address
 from tony.model.job_spec import MIB, Role
 from tony.model.staged_files import StagedJob
+from tony.schedulers.kubernetes.record_setting import parse_record
 from tony.schedulers.kubernetes.staging_place import StagingPlace
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
@@ -57,6 +59,9 @@ SETTINGS: Sequence[SchedulerSetting] = (
         "staging",
         "none",
         "Where files go that are too large for the API: `pvc:CLAIM/FOLDER`, `hdfs://NAMENODE/FOLDER`.",
+    ),
+    _text(
+        "record", "configmaps", "Where the history is kept: `configmaps`, of the namespace, `hdfs://NAMENODE/FOLDER`."
     ),
     _table("volumes", 'Volumes of tasks by mount path: `{ "/data" = "pvc:NAME" }`; see docs.'),
     _size("shm", "half of the memory", "Size of `/dev/shm` of tasks.", MIB),
@@ -114,6 +119,7 @@ class KubernetesSettings:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     topology: str = ""
     staging: str = ""
+    record: str = ""
     volumes: Mapping[str, str] = field(default_factory=dict)
     shm: int = 0
     template: Mapping[str, Any] = field(default_factory=dict)
@@ -130,10 +136,17 @@ class KubernetesSettings:
         """Return the place of large objects; None if there is none. The setting was checked."""
         return parse_staging(self.staging)
 
+    @property
+    def record_address(self) -> str:
+        """Return the folder in HDFS with the history; empty if it is in the namespace. The setting was checked."""
+        return parse_record(self.record)
+
     def list_file_systems(self, staged: StagedJob) -> tuple[str, ...]:
         """Return the file systems that a job uses: those of its settings, and of files that its pods fetch."""
         place = self.staging_place
-        own = place.file_systems if place else ()
+        own = [*(place.file_systems if place else ())]
+        if self.record_address:
+            own.append(split_address(self.record_address)[0])
         return tuple(dict.fromkeys([*self.file_systems, *own, *staged.file_systems]))
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.errors import ConfigError, Problem, SchedulerError
-from tony.kube.api_client import ApiClient, Object, parse_time
+from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.kubeconfig import KubeconfigError
 from tony.kube.resources import JOBS, PODS, SECRETS
@@ -55,6 +55,7 @@ from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind, find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
 from tony.schedulers.kubernetes.job_files import find_files
+from tony.schedulers.kubernetes.job_list import build_list_entry
 from tony.schedulers.kubernetes.kueue import find_queue_problems
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
@@ -69,6 +70,7 @@ from tony.schedulers.kubernetes.pod_groups import NO_POD_GROUPS, find_pod_groups
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
 from tony.schedulers.kubernetes.port_forward import forward_port
+from tony.schedulers.kubernetes.record_place import make_record, open_record
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings, read_settings
 from tony.schedulers.settings_schema import load_recorded_values
 from tony.schedulers.shipping.code_archives import store_modules
@@ -180,6 +182,7 @@ class KubernetesSubmitter(Submitter):
                 _create_secret(client, name, f"{name}-env", payload.owner, variables)
                 if access:
                     _create_secret(client, name, f"{name}-hadoop", payload.owner, access.encode())
+                    make_record(access, settings.record_address, name)
                 stop.check()
                 client.patch(JOBS, name, dict(RELEASE))
             with contextlib.suppress(KubeError):  # the next submission does it
@@ -220,7 +223,7 @@ class KubernetesSubmitter(Submitter):
         if is_incomplete(job):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         pod = _find_running_pod(pods)
-        note = _describe_pending(pod) if pod else ""
+        note = pod_ends.describe_pending(pod) if pod else ""
         if pod and not am.address and (failure := pod_ends.find_am_failure(pod, clock.wall())):
             return ApplicationStatus(alive=False, note=failure, given_up=True, is_unstartable=True)
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
@@ -229,9 +232,9 @@ class KubernetesSubmitter(Submitter):
         await to_thread(self._fetch, folder)
 
     def _fetch(self, folder: JobFolder) -> None:
-        client = self._create_client(folder.job_id)
-        localize_job = partial(_replace_access, client=client)
-        RecordDownload(ConfigMapJobStore(client, folder.job_id), folder, localize_job).fetch()
+        with contextlib.closing(self._create_client(folder.job_id)) as client:
+            localize_job = partial(_replace_access, client=client)
+            RecordDownload(open_record(client, self._home, folder.job_id), folder, localize_job).fetch()
 
     async def renew_tokens(self, folder: JobFolder, on_trouble: Callable[[str], None]) -> None:
         from tony.schedulers.kubernetes.job_tokens import renew_for_followed_job  # late: few jobs use HDFS
@@ -286,7 +289,7 @@ class KubernetesSubmitter(Submitter):
     def _list_jobs(self) -> Sequence[ListEntry]:
         with contextlib.closing(create_client(KubernetesSettings())) as client:
             found = client.list(JOBS, labels=MANAGED_LABELS).items
-        return [_build_list_entry(job) for job in found if not is_incomplete(job)]
+        return [build_list_entry(job) for job in found if not is_incomplete(job)]
 
     async def fetch_logs(
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
@@ -295,8 +298,8 @@ class KubernetesSubmitter(Submitter):
             sink.put_tail(tail)
 
     def _read_tails(self, job_id: str) -> Sequence[LogFileTail]:
-        with contextlib.closing(self._create_client(job_id)) as client:
-            store = ConfigMapJobStore(client, job_id)
+        client = contextlib.closing(self._create_client(job_id))
+        with client as connected, contextlib.closing(open_record(connected, self._home, job_id)) as store:
             if not store.list():
                 raise SchedulerError("the job's objects were removed from the cluster, and with them its output")
             return read_tails(store)
@@ -472,31 +475,3 @@ def _replace_access(job: bytes, *, client: ApiClient) -> bytes:
         settings.pop("kubeconfig", None)
         return json.dumps(record).encode()
     return job  # it is damaged
-
-
-def _describe_pending(pod: Object) -> str:
-    if reason := pod_ends.find_pending_reason(pod):
-        return reason
-    failure = pod_ends.find_start_failure(pod)
-    return failure[0] if failure else ""
-
-
-def _build_list_entry(job: Object) -> ListEntry:
-    metadata, status = job["metadata"], job.get("status") or {}
-    conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
-    state = JobState.RUNNING
-    if "Complete" in conditions:
-        state = JobState.SUCCEEDED
-    elif "Failed" in conditions:
-        state = JobState.FAILED
-    ended = next((each.get("lastTransitionTime") for each in conditions.values()), None)
-    return ListEntry(
-        job=str(metadata["name"]),
-        name=str((metadata.get("annotations") or {}).get("tony.dev/name", "")),
-        state=state,
-        user="",
-        submitted=parse_time(str(metadata["creationTimestamp"])),
-        ended=parse_time(ended) if ended and state.ended else None,
-        exit_code=0 if state is JobState.SUCCEEDED else None,
-        reason=str(conditions["Failed"].get("message") or "") if state is JobState.FAILED else "",
-    )

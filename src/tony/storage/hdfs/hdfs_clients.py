@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from tony.errors import SchedulerError
@@ -60,6 +60,10 @@ class HdfsClients:
             logins=logins,
             file_login=FileLogin(configuration, logins),
         )
+
+    def select_file_system(self, files: NameService) -> Self:
+        """Return clients whose default file system is another one."""
+        return replace(self, files=files, file_login=FileLogin(self.configuration, self.logins, files))
 
     def web_files(self, key: str = "fs.defaultFS") -> WebHdfs:
         """Return a WebHDFS client of a file system; it blocks, and must be closed.

@@ -1,0 +1,142 @@
+"""The setting `record`: where the history of a job is kept. It is an annotation of the Job, too, for other machines.
+
+In HDFS it is `<folder>/jobs/<id>`, as the job directories of YARN are in the staging folder. What leads clients to the
+application master is in ConfigMaps and a Secret in any case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tony.errors import SchedulerError
+from tony.hadoop.configuration import Configuration, ConfigurationError
+from tony.hadoop.configuration.service_addresses import NameService, find_name_service
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.errors import KubeApiError
+from tony.kube.resources import JOBS
+from tony.model.hdfs_uri import split_address
+from tony.model.state_directory import Home
+from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
+from tony.schedulers.job_store.job_store import JobStore
+from tony.schedulers.job_store.split_job_store import SplitJobStore
+from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION, parse_record
+from tony.schedulers.kubernetes.settings import read_settings
+from tony.schedulers.settings_schema import load_recorded_values
+
+if TYPE_CHECKING:
+    from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
+    from tony.storage.hdfs.hdfs_clients import HdfsClients
+
+
+def find_record(job: Object) -> str:
+    """Return where the history of a job is, according to its Job object; empty for the namespace.
+
+    Raises:
+        SchedulerError: the annotation is not valid.
+    """
+    text = str((job["metadata"].get("annotations") or {}).get(RECORD_ANNOTATION, ""))
+    try:
+        return parse_record(text)
+    except ValueError as error:
+        raise SchedulerError(f"{RECORD_ANNOTATION} of Job {job['metadata'].get('name')}: {error}") from None
+
+
+def open_own_record(client: ApiClient, job: str, owner: str, address: str) -> JobStore:
+    """Return the files of this pod's job, for its application master.
+
+    Args:
+        owner: uid of the Job.
+        address: see `parse_record`.
+
+    Raises:
+        PlatformError: this pod has no access to HDFS.
+        ConfigurationError: the file system is unknown.
+    """
+    contacts = ConfigMapJobStore(client, job, owner)
+    if not address:
+        return contacts
+    from tony.schedulers.kubernetes.hadoop_access import load_access  # late: few jobs use HDFS
+
+    hdfs = load_access().create_clients()
+    return SplitJobStore(contacts, _build_history(hdfs, _find_service(hdfs, address), address, job))
+
+
+def make_record(access: HadoopAccess, address: str, job: str) -> None:
+    """Create the folder of a job in HDFS with its tokens, if its history is there: so a submission finds that it can.
+
+    Raises:
+        InfraError: it cannot be written.
+    """
+    if address:
+        hdfs = access.create_clients()
+        with contextlib.closing(_build_history(hdfs, _find_service(hdfs, address), address, job)) as store:
+            store.make()
+
+
+def open_record(client: ApiClient, home: Home, job: str) -> JobStore:
+    """Return the files of a job, for a client. Its job directory here says where they are, else its Job does.
+
+    Raises:
+        KubeError: the Job cannot be read.
+        SchedulerError: the file system is not known here; says what to do.
+    """
+    values = load_recorded_values(home.job(job))
+    address = read_settings(values)[0].record_address
+    if not values:
+        try:
+            address = find_record(client.get(JOBS, job))
+        except KubeApiError as error:
+            if not error.is_missing:
+                raise
+    contacts = ConfigMapJobStore(client, job)
+    return SplitJobStore(contacts, open_history(address, home, job)) if address else contacts
+
+
+def open_history(address: str, home: Home, job: str) -> JobStore:
+    """Return the history of a job in HDFS, for a client.
+
+    The address may be anyone's who may write Jobs: so it must be of a file system that the user's own Hadoop
+    configuration names, and does not choose where the user authenticates.
+
+    Args:
+        address: see `parse_record`.
+
+    Raises:
+        SchedulerError: the file system is not known here; says what to do.
+    """
+    from tony.storage.hdfs.hdfs_clients import find_hdfs  # late: few jobs use HDFS
+
+    try:
+        hdfs = find_hdfs(home, {})
+        service = _find_service(hdfs, address)
+        if not is_known(hdfs.configuration, service):
+            raise ValueError(
+                "your Hadoop configuration does not name this file system. Add it to dfs.nameservices, with "
+                "dfs.namenode.rpc-address and dfs.namenode.http-address."
+            )
+    except (ValueError, ConfigurationError) as error:
+        raise SchedulerError(f"the history of {job} is in {address}: {error}") from error
+    return _build_history(hdfs, service, address, job)
+
+
+def _find_service(hdfs: HdfsClients, address: str) -> NameService:
+    return find_name_service(hdfs.configuration, split_address(address)[0] or None)
+
+
+def _build_history(hdfs: HdfsClients, service: NameService, address: str, job: str) -> JobStore:
+    from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore  # late: few jobs use HDFS
+
+    return HdfsJobStore(hdfs.select_file_system(service), f"{split_address(address)[1]}/jobs/{job}")
+
+
+def is_known(configuration: Configuration, service: NameService) -> bool:
+    """Return True if a configuration itself names all NameNodes of a file system."""
+    addresses = {node.address for each in _list_named(configuration) for node in each.name_nodes}
+    return addresses.issuperset(node.address for node in service.name_nodes)
+
+
+def _list_named(configuration: Configuration) -> Sequence[NameService]:
+    names = configuration.get_list("dfs.nameservices")
+    return [find_name_service(configuration), *(find_name_service(configuration, f"hdfs://{each}") for each in names)]
