@@ -23,7 +23,7 @@ from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
-from tony.schedulers.client_interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob, Submitter
 
 Ending = Callable[[JobFolder, JobRecord], JobReport]
 
@@ -100,6 +100,13 @@ class TestSubmit:
         answer = tony("submit", "-d", "--json", "job.toml")
         job_id = desk.jobs[1].record.job_id
         assert answer.json == {"job": job_id, "folder": str(home.job(job_id).path)}
+
+    def test_only_a_detached_job_needs_the_user_later(
+        self, tony: Tony, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Submitter, "find_detached_notice", lambda _: "come back")
+        assert "tony: come back" in tony("submit", "--detach", job_file(folder, TWO)).err
+        assert "come back" not in tony("submit", "job.toml").err
 
     def test_as_json(self, tony: Tony, desk: Desk, folder: Path) -> None:
         """The last report on standard output, everything else on standard error."""

@@ -118,7 +118,7 @@ def submit_and_follow(
         print_json(render_request(resolved, place), pretty=True)
         return 0
     early = SignalGuard(tied=tied)
-    job_id = _submit(resolved, place, early, staged_copy)
+    job_id = _submit(resolved, place, early, staged_copy, detach=detach)
     if detach:
         if as_json:
             print_json({"job": job_id, "folder": str(place.job(job_id).path)})
@@ -129,7 +129,9 @@ def submit_and_follow(
     return follow_and_report(place, job_id, resolved.spec, as_json=as_json, early=early, companion=companion)
 
 
-def _submit(resolved: Resolved, place: Home, early: SignalGuard, staged_copy: StagedCopy | None) -> str:
+def _submit(
+    resolved: Resolved, place: Home, early: SignalGuard, staged_copy: StagedCopy | None, *, detach: bool
+) -> str:
     ready = None
     try:
         # Staging blocks; outside an event loop Ctrl-C interrupts it at once.
@@ -138,6 +140,8 @@ def _submit(resolved: Resolved, place: Home, early: SignalGuard, staged_copy: St
             prepare_submission(resolved, place, lambda notice: warn(str(notice)), staged_copy) as ready,
         ):
             job_id = asyncio.run(ready.submit())
+            if detach and (notice := ready.submitter.find_detached_notice()):
+                warn(notice)
             early.begin()
             return job_id
     except KeyboardInterrupt as interrupt:

@@ -173,6 +173,10 @@ class Submitter(ABC):
             SchedulerError: the scheduler rejected it; nothing is left behind.
         """
 
+    def find_detached_notice(self) -> str:
+        """Return what the user should know about the job just submitted if no command follows it; empty for nothing."""
+        return ""
+
     @abstractmethod
     def am_alive(self, folder: JobFolder) -> bool | None:
         """Return whether the job's application master is running; None if unknown."""

@@ -150,6 +150,19 @@ def test_tokens_of_a_submission_that_fails_are_cancelled(
     assert len(name_node.cancelled) == 1
 
 
+@pytest.mark.parametrize("settings", [{}, {"token_renewer": "keys"}, {"file_systems": []}])
+def test_who_does_not_follow_a_job_is_told_that_its_tokens_expire(
+    cluster: Cluster, prepare: Callable[..., PreparedJob], settings: Mapping[str, object]
+) -> None:
+    keytab = base64.b64encode(b"\5\2" + build_record("renewer", "k8s")).decode()
+    cluster.api.objects[SECRETS, "keys"] = {"metadata": {"name": "keys"}, "data": {"keytab": keytab, "krb5.conf": ""}}
+    job = prepare(**settings)
+    submitter = KubernetesSubmitter(job.home)
+    assert submitter.find_detached_notice() == ""
+    asyncio.run(submitter.submit(job))
+    assert ("Follow the job" in submitter.find_detached_notice()) == (not settings)
+
+
 def renew(job: PreparedJob) -> list[str]:
     """Renew the job's tokens as a client that follows it; return what the user is told."""
     notices: list[str] = []

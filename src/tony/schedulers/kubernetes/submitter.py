@@ -96,6 +96,7 @@ class KubernetesSubmitter(Submitter):
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        self._has_unrenewed_tokens = False
 
     # --- before ---------------------------------------------------------------------------------------------------
 
@@ -163,6 +164,7 @@ class KubernetesSubmitter(Submitter):
             access = _fetch_hadoop_access(job, settings, client)
             if access:
                 undo.callback(access.cancel_fetched_tokens)
+                self._has_unrenewed_tokens = access.is_fetched and not settings.token_renewer
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
             with files.provide(client, job.record, settings, created, access, stop):
@@ -189,6 +191,12 @@ class KubernetesSubmitter(Submitter):
                 delete_abandoned_jobs(client, created)
             stop.check()
             undo.pop_all()
+
+    def find_detached_notice(self) -> str:
+        if not self._has_unrenewed_tokens:
+            return ""
+        text = "the job's delegation tokens of HDFS are not renewed, and expire after a day on most clusters"
+        return f"{text}. Follow the job (tony attach), or set scheduler.kubernetes.token_renewer."
 
     # --- after ----------------------------------------------------------------------------------------------------
 
