@@ -26,12 +26,12 @@ from tony.model.states import JobState
 from tony.schedulers.allocator_interface import AmAddresses, KnownContainer
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
-from tony.schedulers.kubernetes import allocator, own_pod
+from tony.schedulers.kubernetes import allocator, own_pod, pod_requests
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.am_tokens import AmTokens
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary
 from tony.schedulers.kubernetes.launch_payload import AM_ADDRESS, AmPayload
-from tony.schedulers.kubernetes.manifests import TASK_PART
+from tony.schedulers.kubernetes.manifests import ROLE_LABEL, TASK_PART
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
@@ -144,6 +144,62 @@ def test_an_am_whose_pod_was_deleted_leaves_the_pods_of_the_next_one_alone(tmp_p
                 await cluster.allocator.watch()
             assert cluster.api.list_names("pods") == ["next"]
             assert cluster.events == []
+
+    asyncio.run(run())
+
+
+def test_an_am_whose_pod_was_deleted_creates_no_more_of_many_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of them wait for their turn when it is deleted."""
+    monkeypatch.setattr(pod_requests, "_PROOF_SECONDS", 0.0)
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            held = threading.Semaphore(0)
+            under_way: list[Request] = []
+
+            def answer(request: Request) -> Answer:
+                if request.method == "POST" and request.target == PODS:
+                    under_way.append(request)
+                    assert held.acquire(timeout=60)
+                return cluster.api.answer(request)
+
+            cluster.server.answer = answer
+            await cluster.allocator.open(cluster.events.append)
+            await cluster.allocator.recover(())
+            cluster.allocator.set_demand("worker", 50)
+            await wait_until(lambda: len(under_way) == pod_requests._MAX_CONCURRENT_REQUESTS)
+            cluster.api.remove(PODS, "am")
+            held.release(50)
+            with pytest.raises(AttemptSupersededError, match="its pod is being deleted"):
+                await cluster.allocator.watch()
+            await wait_until(lambda: len(cluster.api.list_names("pods")) == len(under_way))
+            assert len(under_way) == pod_requests._MAX_CONCURRENT_REQUESTS
+
+    asyncio.run(run())
+
+
+def test_pods_without_a_node_are_kept_by_an_am_that_was_started_again(tmp_path: Path) -> None:
+    """Thousands may wait for the scheduler. One of a gang, or that looks for the AM elsewhere, is created anew."""
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            address = "tls:10.0.0.2:7070"
+            for name, known in (("waits", address), ("elsewhere", "tls:10.0.0.1:7070"), ("gang", address)):
+                cluster.create_task_pod(name)
+                container = {"name": "tony", "env": [{"name": AM_ADDRESS, "value": known}]}
+                change = {"metadata": {"labels": {ROLE_LABEL: "worker"}}, "spec": {"containers": [container]}}
+                cluster.api.update(PODS, name, change | {"status": {"phase": "Pending"}})
+                cluster.api.update(PODS, name, {"spec": {"nodeName": ""}})
+            cluster.api.update(PODS, "gang", {"spec": {"schedulingGroup": {"podGroupName": "g1-1"}}})
+            await cluster.allocator.open(cluster.events.append, AmAddresses(am=address))
+            assert await cluster.allocator.recover(()) == []
+            cluster.allocator.set_demand("worker", 1)
+            await wait_until(lambda: cluster.api.list_names("pods") == ["am", "waits"])
+            assert not cluster.events
+            cluster.api.update(PODS, "waits", {"spec": {"nodeName": "n"}})
+            await wait_until(lambda: [type(each) for each in cluster.events] == [Granted])
 
     asyncio.run(run())
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,12 @@ from tony.schedulers.kubernetes.am_tokens import load_tokens
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.end_events import build_end_event
 from tony.schedulers.kubernetes.excluded_nodes import ExcludedNodes
-from tony.schedulers.kubernetes.gangs import GangKind, GangTable
-from tony.schedulers.kubernetes.kueue import find_wait_reason
+from tony.schedulers.kubernetes.gangs import GangKind, GangTable, find_gang_name
+from tony.schedulers.kubernetes.kueue import QueueWatch
 from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.schedulers.kubernetes.manifests import (
     FAILED_EXIT_CODE,
+    ROLE_LABEL,
     TASK_PART,
     build_pod_name_prefix,
     build_task_pod,
@@ -55,8 +57,6 @@ from tony.schedulers.kubernetes.settings import read_settings
 
 #: Where the AM listens in its pod.
 _AM_PORT = 7070
-#: Seconds between two requests for what Kueue says.
-_QUEUE_SECONDS = 2.0
 #: Seconds beyond its grace for which a deleted pod is waited for; then its node may be lost.
 _REMOVAL_SECONDS = 10.0
 #: Seconds for the event logs of earlier AM attempts, and at the end for the pods.
@@ -119,8 +119,8 @@ class KubernetesAllocator(EnlistingAllocator):
         self._pod_groups = PodGroupRequests(
             client, job.record.job_id, payload.owner, self._own_pod, is_required=self._settings.gang == "native"
         )
-        self._queue_reason = self._queued = ""
-        self._queue_watch: asyncio.Task[None] | None = None
+        self._queued = ""
+        self._queue_watch = QueueWatch(client, self._settings.queue, self._table, self._note_pending)
         self._memory = {name: role.resources.memory for name, role in job.record.spec.effective_roles.items()}
         self._excluded = ExcludedNodes(lambda event: self._sink(event))
         self._sink: Sink = _ignore
@@ -215,9 +215,24 @@ class KubernetesAllocator(EnlistingAllocator):
         for pod in self._table.pods.values():
             self._note_deletion(pod, found[pod.name])
         self._has_recovered = True
+        kept = [*self._table.pods]
         for name in running - self._table.pods.keys():
-            self._start(self._requests.delete(name))
-        return [*self._table.pods]
+            if not self._adopt(found[name]):
+                self._start(self._requests.delete(name))
+        return kept
+
+    def _adopt(self, content: Object) -> bool:
+        """Keep a pod that was not known to be granted; return False for one of a gang, or that cannot enlist here."""
+        name, role = str(content["metadata"]["name"]), str(content["metadata"]["labels"].get(ROLE_LABEL))
+        is_ours = role in self._memory and find_am_address(content) == self._am_address
+        if not is_ours or content["metadata"].get("deletionTimestamp") or find_gang_name(content):
+            return False
+        self._table.pods[name] = TaskPod(name, role, self._memory[role], PodStage.PENDING)
+        self.add_container(name)
+        if self._watch:
+            self._watch.expect(name)
+        self._on_change(ObjectChange(Change.PRESENT, content))
+        return True
 
     def _replace(self, pod: TaskPod, cause: str, content: Object | None) -> None:
         """Replace a pod that is of no use; it is deleted as an orphan. Without content its node is lost."""
@@ -281,10 +296,14 @@ class KubernetesAllocator(EnlistingAllocator):
     async def _send(self, pod: TaskPod) -> bool:
         """Create a pod, after its gang; return True if it may have been created."""
         gang = pod.gang
-        if gang and self._gangs.kind is GangKind.POD_GROUP and not await self._create_pod_group(gang):
-            gang = None
+        if gang and self._gangs.kind is GangKind.POD_GROUP:
+            is_created = await self._pod_groups.create(gang, partial(self._table.is_creating, gang))
+            gang = gang if is_created else None
+        return await self._requests.create(lambda: self._build(pod, gang), lambda: pod.stage is PodStage.CREATING)
+
+    def _build(self, pod: TaskPod, gang: Gang | None) -> Object:
         pod.avoided = self._excluded.all
-        body = build_task_pod(
+        return build_task_pod(
             self._job.record,
             pod.role,
             pod.name,
@@ -297,10 +316,6 @@ class KubernetesAllocator(EnlistingAllocator):
             excluded=pod.avoided,
             gang=self._gangs.build_pod_fields(pod.role, gang),
         )
-        return await self._requests.create(body, lambda: pod.stage is PodStage.CREATING)
-
-    async def _create_pod_group(self, gang: Gang) -> bool:
-        return await self._pod_groups.create(gang, lambda: self._table.is_creating(gang))
 
     def _discard(self, pod: TaskPod) -> None:
         self._forget(pod)
@@ -369,22 +384,10 @@ class KubernetesAllocator(EnlistingAllocator):
             self._note_queued("")
 
     def _note_pending(self) -> None:
-        if self._settings.queue and self._queue_watch is None and self._table.list_gated():
-            self._queue_watch = asyncio.get_running_loop().create_task(self._watch_queue())
-        reason = self._table.find_pending_reason(self._queue_reason if self._settings.queue else None)
+        self._queue_watch.start()
+        reason = self._table.find_pending_reason(self._queue_watch.reason)
         if reason or not self._table.has_waiting():
             self._note_queued(reason)
-
-    async def _watch_queue(self) -> None:
-        """Look again and again for what Kueue says about the gang, as long as that waits."""
-        while gated := self._table.list_gated():
-            names = [pod.gang.name for pod in gated if pod.gang]
-            reason = await to_thread(find_wait_reason, self._client, names[0]) if names else ""
-            if reason or not self._queue_reason:
-                self._queue_reason = f"Kueue: {reason or f'queue {self._settings.queue} has not admitted it yet'}"
-            self._note_pending()
-            await asyncio.sleep(_QUEUE_SECONDS)
-        self._queue_watch, self._queue_reason = None, ""
 
     def _note_queued(self, reason: str) -> None:
         if reason != self._queued:
@@ -474,9 +477,9 @@ class KubernetesAllocator(EnlistingAllocator):
             _log.error("%d pods have not ended: %s", len(self._table.pods), ", ".join(sorted(self._table.pods)[:5]))
         if self._watch:
             self._watch.stop()
-        for task in (self._own_pod_watch, self._queue_watch):
-            if task:
-                task.cancel()
+        self._queue_watch.stop()
+        if self._own_pod_watch:
+            self._own_pod_watch.cancel()
 
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)
@@ -489,11 +492,8 @@ class KubernetesAllocator(EnlistingAllocator):
         """Start requests about a pod; `close` waits for them."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._on_done)
-
-    def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._changed.set()
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._changed.set())
 
 
 def _ignore(event: Event) -> None:

@@ -6,17 +6,22 @@ the group's name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from tony.errors import Problem
 from tony.kube.api_client import ApiClient
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import ApiResource
+from tony.linux.thread_pools import to_thread
 from tony.schedulers.kubernetes.pod_ends import clean_text
+from tony.schedulers.kubernetes.pod_table import PodTable
 
 _API, _VERSION = "kueue.x-k8s.io", "v1beta1"
 _LOCAL_QUEUES = ApiResource(group=_API, version=_VERSION, plural="localqueues", kind="LocalQueue")
 _WORKLOADS = ApiResource(group=_API, version=_VERSION, plural="workloads", kind="Workload")
+#: Seconds between two requests for what Kueue says.
+_QUEUE_SECONDS = 2.0
 
 
 def find_queue_problems(client: ApiClient, queue: str) -> Sequence[Problem]:
@@ -45,3 +50,40 @@ def find_wait_reason(client: ApiClient, group: str) -> str:
         if each.get("type") == "QuotaReserved" and each.get("status") == "False":
             return clean_text(each.get("message") or "")
     return ""
+
+
+class QueueWatch:
+    """Looks again and again for what Kueue says about the gang whose pods wait for it.
+
+    Args:
+        queue: empty without Kueue.
+        on_reason: called each time.
+
+    Attributes:
+        reason: why they wait; empty as long as none does; None without Kueue.
+    """
+
+    def __init__(self, client: ApiClient, queue: str, table: PodTable, on_reason: Callable[[], None]) -> None:
+        self._client, self._queue, self._table, self._on_reason = client, queue, table, on_reason
+        self._task: asyncio.Task[None] | None = None
+        self.reason: str | None = "" if queue else None
+
+    def start(self) -> None:
+        """Start, if pods wait."""
+        if self._queue and self._task is None and self._table.list_gated():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        """Stop."""
+        if self._task:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while gated := self._table.list_gated():
+            names = [pod.gang.name for pod in gated if pod.gang]
+            reason = await to_thread(find_wait_reason, self._client, names[0]) if names else ""
+            if reason or not self.reason:
+                self.reason = f"Kueue: {reason or f'queue {self._queue} has not admitted it yet'}"
+            self._on_reason()
+            await asyncio.sleep(_QUEUE_SECONDS)
+        self._task, self.reason = None, ""

@@ -62,13 +62,17 @@ class OwnPod:
                 return
             await asyncio.sleep(pause)
 
-    async def confirm(self) -> bool:
-        """Return True if no other AM attempt was running when this was called, False if that is not known."""
-        called_at = clock.monotonic()
+    async def confirm(self, max_age: float = 0.0) -> bool:
+        """Return True if no other AM attempt was running when this was called, False if that is not known.
+
+        Args:
+            max_age: seconds before the call at which that may have been found out.
+        """
+        oldest = clock.monotonic() - max_age
         async with self._looking:
-            if self._proven_at is None or self._proven_at < called_at:
+            if self._proven_at is None or self._proven_at < oldest:
                 await self._look()
-        return not self.is_deleted and self._proven_at is not None and self._proven_at >= called_at
+        return not self.is_deleted and self._proven_at is not None and self._proven_at >= oldest
 
     async def find_effect(self) -> SignalEffect:
         """Return what a signal means: END_JOB if the Job is being deleted or ended, else the pod moves to another node.

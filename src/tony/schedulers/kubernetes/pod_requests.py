@@ -19,6 +19,8 @@ from tony.schedulers.kubernetes.own_pod import OwnPod
 #: Requests that create pods at one time: half of the threads of the AM.
 _MAX_CONCURRENT_REQUESTS = 4
 _BACKOFF = Backoff(first=0.5, most=30.0, jitter=0.5)
+#: Age of the proof that there is no other AM attempt with which pods are created that have waited for their turn.
+_PROOF_SECONDS = 1.0
 #: Grace of a pod that is killed: with 0 the object would be removed before its processes are.
 _KILL_GRACE_SECONDS = 1
 _log = logging.getLogger(__name__)
@@ -45,24 +47,30 @@ class PodRequests:
         self._is_lasting, self._on_wait = is_lasting, on_wait
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
 
-    async def create(self, body: Object, is_needed: Callable[[], bool]) -> bool:
+    async def create(self, build: Callable[[], Object], is_needed: Callable[[], bool]) -> bool:
         """Create a pod as soon as that is possible; return True if it may have been created.
 
         Args:
+            build: returns the pod; called late, since the bodies of thousands that wait would take 9 KB of memory each.
             is_needed: asked before each request; the pod is given up when it returns False.
 
         Raises:
             KubeApiError: the API server will never accept it.
         """
         is_sent = False
+        body: Object = {}
         for pause in _BACKOFF:
             if not is_needed():
                 break
             try:
                 if await self._own_pod.confirm():
                     async with self._slots:
-                        await to_thread(self._client.create, PODS, body)
-                    return True
+                        if not is_needed():
+                            break
+                        if await self._own_pod.confirm(_PROOF_SECONDS):
+                            body = body or build()
+                            await to_thread(self._client.create, PODS, body)
+                            return True
             except AnswerLostError as error:
                 is_sent = True  # created or not: the next request finds out
                 _log.info("%s", error)
