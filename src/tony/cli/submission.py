@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tony.cli.options import home, json_option
-from tony.cli.submission_follower import describe_detached, follow_and_report
 from tony.cli.submission_signals import InterruptedBySignal, SignalGuard, clean_exit_on_signals
 from tony.cli.terminal.output import print_json, say, warn
 from tony.client.submission import prepare_submission, render_request
@@ -125,6 +124,8 @@ def submit_and_follow(
         else:
             say(job_id)
         return 0
+    from tony.cli.submission_follower import follow_and_report  # late: the job starts while it is loaded
+
     settle()
     return follow_and_report(place, job_id, resolved.spec, as_json=as_json, early=early, companion=companion)
 
@@ -154,6 +155,8 @@ def _submit(
             if not ended or early.tied:
                 early.begin(pressed=1, ended_by=ended or signal.SIGINT)
                 return job_id
+            from tony.cli.submission_follower import describe_detached  # late: see above
+
             warn(describe_detached(job_id))
         if ended:
             raise click.exceptions.Exit(128 + ended) from None
