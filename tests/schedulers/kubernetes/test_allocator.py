@@ -194,12 +194,16 @@ def test_pods_without_a_node_are_kept_by_an_am_that_was_started_again(tmp_path: 
                 cluster.api.update(PODS, name, {"spec": {"nodeName": ""}})
             cluster.api.update(PODS, "gang", {"spec": {"schedulingGroup": {"podGroupName": "g1-1"}}})
             await cluster.allocator.open(cluster.events.append, AmAddresses(am=address))
+            early = asyncio.create_task(cluster.allocator.enlist("waits", "process"))
+            await asyncio.sleep(0)
             assert await cluster.allocator.recover(()) == []
             cluster.allocator.set_demand("worker", 1)
             await wait_until(lambda: cluster.api.list_names("pods") == ["am", "waits"])
             assert not cluster.events
             cluster.api.update(PODS, "waits", {"spec": {"nodeName": "n"}})
             await wait_until(lambda: [type(each) for each in cluster.events] == [Granted])
+            await wait_until(lambda: cluster.allocator._table.pods["waits"].has_enlisted)
+            early.cancel()
 
     asyncio.run(run())
 

@@ -129,8 +129,8 @@ class KubernetesAllocator(EnlistingAllocator):
         self._watch: ObjectWatch | None = None
         self._own_pod_watch: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closing = self._has_recovered = False
-        self._changed = asyncio.Event()
+        self._is_closing = False
+        self._changed, self._recovered = asyncio.Event(), asyncio.Event()
 
     @property
     def host(self) -> str:
@@ -214,25 +214,24 @@ class KubernetesAllocator(EnlistingAllocator):
                 self._replace(pod, cause, found[pod.name])
         for pod in self._table.pods.values():
             self._note_deletion(pod, found[pod.name])
-        self._has_recovered = True
         kept = [*self._table.pods]
         for name in running - self._table.pods.keys():
-            if not self._adopt(found[name]):
-                self._start(self._requests.delete(name))
+            self._adopt_or_delete(found[name])
+        self._recovered.set()
         return kept
 
-    def _adopt(self, content: Object) -> bool:
-        """Keep a pod that was not known to be granted; return False for one of a gang, or that cannot enlist here."""
+    def _adopt_or_delete(self, content: Object) -> None:
+        """Keep a pod that was not known to be granted, unless it is of a gang, or its executor cannot enlist here."""
         name, role = str(content["metadata"]["name"]), str(content["metadata"]["labels"].get(ROLE_LABEL))
         is_ours = role in self._memory and find_am_address(content) == self._am_address
         if not is_ours or content["metadata"].get("deletionTimestamp") or find_gang_name(content):
-            return False
+            self._start(self._requests.delete(name))
+            return
         self._table.pods[name] = TaskPod(name, role, self._memory[role], PodStage.PENDING)
         self.add_container(name)
         if self._watch:
             self._watch.expect(name)
         self._on_change(ObjectChange(Change.PRESENT, content))
-        return True
 
     def _replace(self, pod: TaskPod, cause: str, content: Object | None) -> None:
         """Replace a pod that is of no use; it is deleted as an orphan. Without content its node is lost."""
@@ -373,7 +372,7 @@ class KubernetesAllocator(EnlistingAllocator):
     def _delete_unknown(self, change: ObjectChange) -> None:
         """Delete a pod that a request of the AM attempt before has created since."""
         is_running = change.change is Change.PRESENT and not pod_ends.has_executor_ended(change.content)
-        if is_running and self._has_recovered and not change.content["metadata"].get("deletionTimestamp"):
+        if is_running and self._recovered.is_set() and not change.content["metadata"].get("deletionTimestamp"):
             self._start(self._requests.delete(str(change.content["metadata"]["name"])))
 
     def _grant(self, pod: TaskPod, node: str) -> None:
@@ -407,6 +406,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
 
     async def enlist(self, container: str, process: str) -> TaskLaunch:
+        await self._recovered.wait()  # it may be in a pod that is adopted
         if pod := self._table.pods.get(container):
             pod.has_enlisted = True
         return await super().enlist(container, process)
