@@ -129,13 +129,26 @@ def test_a_keytab_that_cannot_be_used(
     assert cluster.list_left() == []
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"file_systems": ["hdfs://nn"], "staging": "hdfs://nn/x"},
+        {"staging": "hdfs://nn/x", "file_systems": []},
+        {"record": "hdfs://nn/x", "file_systems": []},
+    ],
+)
 def test_without_a_hadoop_configuration(
-    cluster: Cluster, prepare: Callable[..., PreparedJob], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
+    prepare: Callable[..., PreparedJob],
+    settings: Mapping[str, object],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    job = prepare()
+    """The message names the setting by which the job uses HDFS."""
+    job = prepare(**settings)
     monkeypatch.delenv("HADOOP_CONF_DIR")
-    with pytest.raises(ConfigError, match="no Hadoop configuration is set"):
+    with pytest.raises(ConfigError, match="no Hadoop configuration is set") as refused:
         submit(job)
+    assert refused.value.problems[0].key == f"scheduler.kubernetes.{next(iter(settings))}"
     assert cluster.list_left() == []
 
 

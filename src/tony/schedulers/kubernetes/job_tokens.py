@@ -46,8 +46,8 @@ def fetch_access(
             collect_job_credentials(hdfs.configuration, hdfs.logins, systems, renewer or hdfs.logins.principal)
         )
     except (ValueError, ConfigurationError) as error:
-        key = "scheduler.kubernetes.file_systems"
-        raise ConfigError([Problem(key=key, value=", ".join(systems), message=str(error))]) from error
+        problem = Problem(key=settings.find_file_system_key(), value=", ".join(systems), message=str(error))
+        raise ConfigError([problem]) from error
     summary = HadoopSummary(
         user=hdfs.user,
         settings=collect_settings(hdfs.configuration),

@@ -141,6 +141,14 @@ class KubernetesSettings:
         """Return the folder in HDFS with the history; empty if it is in the namespace. The setting was checked."""
         return parse_record(self.record)
 
+    def find_file_system_key(self) -> str:
+        """Return the setting by which a job uses HDFS, for messages."""
+        place = self.staging_place
+        name = "file_systems"
+        if not self.file_systems:
+            name = "staging" if place and place.file_systems else "record" if self.record_address else name
+        return f"scheduler.kubernetes.{name}"
+
     def list_file_systems(self, staged: StagedJob) -> tuple[str, ...]:
         """Return the file systems that a job uses: those of its settings, and of files that its pods fetch."""
         place = self.staging_place
