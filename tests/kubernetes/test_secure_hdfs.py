@@ -116,6 +116,7 @@ def test_tokens_are_renewed_while_jobs_run(lab: KubernetesLab, hdfs: SecureHdfs)
         assert not [each for each in found["kerberos"] if "KRB5" in each or each == "keytab"]
     sent = [line for line in log.read_text().splitlines() if "cmd=create" in line and "/kubernetes/cache/" in line]
     assert len(sent) == 1
+    assert "/events.1.closed.jsonl" in log.read_text()
     assert "cmd=renewDelegationToken" in log.read_text()
     until(lambda: log.read_text().count("cmd=cancelDelegationToken") == 2, "the tokens of both jobs are cancelled")
     _prove_hidden(lab)
@@ -140,7 +141,6 @@ def _prove_history(lab: KubernetesLab, hdfs: SecureHdfs, job: str) -> None:
 def _write_job(lab: KubernetesLab, hdfs: SecureHdfs, name: str, head: str, settings: str) -> Path:
     text = f"""{head}
 [scheduler.kubernetes]
-file_systems = ["{hdfs.uri}"]
 staging = "{hdfs.uri}/user/ann/tony"
 {settings}
 [roles.worker]

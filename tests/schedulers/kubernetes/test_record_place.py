@@ -25,7 +25,7 @@ from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_store import JobStore
 from tony.schedulers.job_store.output_store import OutputStore
-from tony.schedulers.kubernetes import hadoop_access
+from tony.schedulers.kubernetes import hadoop_access, record_place
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
@@ -33,6 +33,7 @@ from tony.schedulers.kubernetes.record_place import open_own_record
 from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
+from tony.storage.hdfs.hdfs_clients import HdfsClients
 
 FOLDER = "/user/ann/tony"
 
@@ -115,6 +116,25 @@ def test_the_history_is_in_hdfs_and_what_leads_to_the_job_in_the_namespace(
     assert objects == [f"{name}.am.json"]
     assert f"{name}.access.json" in cluster.api.list_names("secrets")
     assert store.list().keys() == stored | {"am.json", "access.json"}
+
+
+def test_a_client_logs_in_once(
+    cluster: Cluster, job: PreparedJob, store: JobStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads the history again and again while it follows a job, and each login can cost a new token."""
+    found: list[str] = []
+    find = record_place._find_clients
+
+    def find_noted(home: Home, address: str) -> HdfsClients:
+        found.append(address)
+        return find(home, address)
+
+    monkeypatch.setattr(record_place, "_find_clients", find_noted)
+    write_history(job, store)
+    submitter = KubernetesSubmitter(Home(tmp_path / "other"))
+    for _ in range(3):
+        asyncio.run(submitter.fetch(Home(tmp_path / "other").job(job.record.job_id)))
+    assert len(found) == 1
 
 
 def test_another_machine_finds_it(cluster: Cluster, job: PreparedJob, store: JobStore, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.split_job_store import SplitJobStore
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.incomplete_jobs import is_incomplete
-from tony.schedulers.kubernetes.record_place import find_record, open_history
+from tony.schedulers.kubernetes.record_place import HistoryReader, find_record
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.storage.stores.store_interface import PIECE, FileStore, Item
 
@@ -50,7 +50,7 @@ class NamespaceStore(FileStore):
     has_tails = True
 
     def __init__(self, address: str, home: Home) -> None:
-        self._home = home
+        self._histories = HistoryReader(home)
         name = address[len(_SCHEME) :]
         if name and "/" not in name:
             text = f"Write {address}/ for a context, or {_SCHEME}/{name} for a namespace"
@@ -115,7 +115,7 @@ class NamespaceStore(FileStore):
         contacts = ConfigMapJobStore(self._client, job, has_secrets=False)
         found = self._jobs.get(job) or next(iter(self._client.list(JOBS, name=job, metadata_only=True).items), None)
         if address := find_record(found) if found else "":
-            with contextlib.closing(open_history(address, self._home, job)) as history:
+            with contextlib.closing(self._histories.open(address, job)) as history:
                 yield SplitJobStore(contacts, history)
         else:
             yield contacts

@@ -7,6 +7,7 @@ application master is in ConfigMaps and a Secret in any case.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ def open_own_record(client: ApiClient, job: str, owner: str, address: str) -> Jo
     from tony.schedulers.kubernetes.hadoop_access import load_access  # late: few jobs use HDFS
 
     hdfs = load_access().create_clients()
-    return SplitJobStore(contacts, _build_history(hdfs, _find_service(hdfs, address), address, job))
+    return SplitJobStore(contacts, _build_history(hdfs.select_file_system(_find_service(hdfs, address)), address, job))
 
 
 def make_record(access: HadoopAccess, address: str, job: str) -> None:
@@ -71,64 +72,90 @@ def make_record(access: HadoopAccess, address: str, job: str) -> None:
     """
     if address:
         hdfs = access.create_clients()
-        with contextlib.closing(_build_history(hdfs, _find_service(hdfs, address), address, job)) as store:
+        with contextlib.closing(
+            _build_history(hdfs.select_file_system(_find_service(hdfs, address)), address, job)
+        ) as store:
             store.make()
 
 
-def open_record(client: ApiClient, home: Home, job: str) -> JobStore:
-    """Return the files of a job, for a client. Its job directory here says where they are, else its Job does.
-
-    Raises:
-        KubeError: the Job cannot be read.
-        SchedulerError: the file system is not known here; says what to do.
-    """
-    values = load_recorded_values(home.job(job))
-    address = read_settings(values)[0].record_address
-    if not values:
-        try:
-            address = find_record(client.get(JOBS, job))
-        except KubeApiError as error:
-            if not error.is_missing:
-                raise
-    contacts = ConfigMapJobStore(client, job)
-    return SplitJobStore(contacts, open_history(address, home, job)) if address else contacts
-
-
-def open_history(address: str, home: Home, job: str) -> JobStore:
-    """Return the history of a job in HDFS, for a client.
-
-    The address may be anyone's who may write Jobs: so it must be of a file system that the user's own Hadoop
-    configuration names, and does not choose where the user authenticates.
+class HistoryReader:
+    """Opens histories of jobs in HDFS for a client, with one login for each file system.
 
     Args:
-        address: see `parse_record`.
+        home: names the jobs of this machine, and its running `tony mini` is the cluster if no other is configured.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._lock = threading.Lock()
+        self._clients: dict[str, HdfsClients] = {}
+
+    def open_record(self, client: ApiClient, job: str) -> JobStore:
+        """Return the files of a job. Its job directory here says where they are, else its Job does.
+
+        Raises:
+            KubeError: the Job cannot be read.
+            SchedulerError: the file system is not known here; says what to do.
+        """
+        values = load_recorded_values(self._home.job(job))
+        address = read_settings(values)[0].record_address
+        if not values:
+            try:
+                address = find_record(client.get(JOBS, job))
+            except KubeApiError as error:
+                if not error.is_missing:
+                    raise
+        contacts = ConfigMapJobStore(client, job)
+        return SplitJobStore(contacts, self.open(address, job)) if address else contacts
+
+    def open(self, address: str, job: str) -> JobStore:
+        """Return the history of a job.
+
+        The address may be anyone's who may write Jobs: so it must be of a file system that the user's own Hadoop
+        configuration names, and does not choose where the user authenticates.
+
+        Args:
+            address: see `parse_record`.
+
+        Raises:
+            SchedulerError: the file system is not known here; says what to do.
+        """
+        system, _ = split_address(address)
+        with self._lock:
+            if system not in self._clients:
+                try:
+                    self._clients[system] = _find_clients(self._home, address)
+                except (ValueError, ConfigurationError) as error:
+                    raise SchedulerError(f"the history of {job} is in {address}: {error}") from error
+            return _build_history(self._clients[system], address, job)
+
+
+def _find_clients(home: Home, address: str) -> HdfsClients:
+    """Return clients of the file system of a history.
 
     Raises:
-        SchedulerError: the file system is not known here; says what to do.
+        ValueError, ConfigurationError: it is not known here.
     """
     from tony.storage.hdfs.hdfs_clients import find_hdfs  # late: few jobs use HDFS
 
-    try:
-        hdfs = find_hdfs(home, {})
-        service = _find_service(hdfs, address)
-        if not is_known(hdfs.configuration, service):
-            raise ValueError(
-                "your Hadoop configuration does not name this file system. Add it to dfs.nameservices, with "
-                "dfs.namenode.rpc-address and dfs.namenode.http-address."
-            )
-    except (ValueError, ConfigurationError) as error:
-        raise SchedulerError(f"the history of {job} is in {address}: {error}") from error
-    return _build_history(hdfs, service, address, job)
+    hdfs = find_hdfs(home, {})
+    service = _find_service(hdfs, address)
+    if not is_known(hdfs.configuration, service):
+        raise ValueError(
+            "your Hadoop configuration does not name this file system. Add it to dfs.nameservices, with "
+            "dfs.namenode.rpc-address and dfs.namenode.http-address."
+        )
+    return hdfs.select_file_system(service)
 
 
 def _find_service(hdfs: HdfsClients, address: str) -> NameService:
     return find_name_service(hdfs.configuration, split_address(address)[0] or None)
 
 
-def _build_history(hdfs: HdfsClients, service: NameService, address: str, job: str) -> JobStore:
+def _build_history(hdfs: HdfsClients, address: str, job: str) -> JobStore:
     from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore  # late: few jobs use HDFS
 
-    return HdfsJobStore(hdfs.select_file_system(service), f"{split_address(address)[1]}/jobs/{job}")
+    return HdfsJobStore(hdfs, f"{split_address(address)[1]}/jobs/{job}")
 
 
 def is_known(configuration: Configuration, service: NameService) -> bool:

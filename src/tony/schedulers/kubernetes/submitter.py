@@ -70,7 +70,7 @@ from tony.schedulers.kubernetes.pod_groups import NO_POD_GROUPS, find_pod_groups
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
 from tony.schedulers.kubernetes.port_forward import forward_port
-from tony.schedulers.kubernetes.record_place import make_record, open_record
+from tony.schedulers.kubernetes.record_place import HistoryReader, make_record
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings, read_settings
 from tony.schedulers.settings_schema import load_recorded_values
 from tony.schedulers.shipping.code_archives import store_modules
@@ -96,6 +96,7 @@ class KubernetesSubmitter(Submitter):
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        self._histories = HistoryReader(home)
         self._has_unrenewed_tokens = False
 
     # --- before ---------------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class KubernetesSubmitter(Submitter):
     def _fetch(self, folder: JobFolder) -> None:
         with contextlib.closing(self._create_client(folder.job_id)) as client:
             localize_job = partial(_replace_access, client=client)
-            RecordDownload(open_record(client, self._home, folder.job_id), folder, localize_job).fetch()
+            RecordDownload(self._histories.open_record(client, folder.job_id), folder, localize_job).fetch()
 
     async def renew_tokens(self, folder: JobFolder, on_trouble: Callable[[str], None]) -> None:
         from tony.schedulers.kubernetes.job_tokens import renew_for_followed_job  # late: few jobs use HDFS
@@ -307,7 +308,7 @@ class KubernetesSubmitter(Submitter):
 
     def _read_tails(self, job_id: str) -> Sequence[LogFileTail]:
         client = contextlib.closing(self._create_client(job_id))
-        with client as connected, contextlib.closing(open_record(connected, self._home, job_id)) as store:
+        with client as connected, contextlib.closing(self._histories.open_record(connected, job_id)) as store:
             if not store.list():
                 raise SchedulerError("the job's objects were removed from the cluster, and with them its output")
             return read_tails(store)
