@@ -168,12 +168,12 @@ def _is_whole(stream: IO[bytes], path: Path, digest: str, size: int) -> bool:
 
 def _check(stream: IO[bytes], file: FileIO, content: hashlib._Hash) -> int:
     """Add what is in a file to a digest, and return its length; meanwhile the client learns that this takes time."""
-    told_at = time.monotonic()
+    reported_at = time.monotonic()
     while data := file.read(_CHUNK_BYTES):
         content.update(data)
-        if time.monotonic() - told_at > _CHECK_SECONDS:
+        if time.monotonic() - reported_at > _CHECK_SECONDS:
             _answer(stream, {"checked": file.tell()})
-            told_at = time.monotonic()
+            reported_at = time.monotonic()
     return file.tell()
 
 
