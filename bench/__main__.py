@@ -32,6 +32,7 @@ ROWS = (
     "yarn_failures",
     "kubernetes",
     "kubernetes_failures",
+    "kubernetes_scale",
     "event_log",
     "hdfs_log",
     "portal_index",
