@@ -80,7 +80,8 @@ class _PodStatus(ApiResource):
 class Milestone:
     """Something that all pods have reached; `what` is one of:
 
-    created, granted: all have been seen in a watch; have a node; half: half of them have
+    created, granted: all have been seen in a watch; have a node
+    half: half of the executors have attached
     started: the program of each has started, which is in the application master's log
     back: all executors that had enlisted before it died are attached to the next application master
     left: all executors were released
@@ -126,6 +127,7 @@ class FakePods:
         self._executors: dict[str, _Executor] = {}
         self._uids: set[str] = set()
         self._granted: set[str] = set()
+        self._attached: set[str] = set()
         self._changes: queue.SimpleQueue[ObjectChange | _Executor] = queue.SimpleQueue()
         self._statuses: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._absent: deque[_Executor] = deque()
@@ -201,8 +203,6 @@ class FakePods:
             self._note("created", self._count)
         if pod["spec"].get("nodeName") and name not in self._granted:
             self._granted.add(name)
-            if len(self._granted) <= self._count // 2:
-                self._note("half", self._count // 2)
             self._note("granted", self._count)
             number = len(self._granted)
             ip = f"10.250.{number >> 8}.{number & 255}"
@@ -373,6 +373,10 @@ class FakePods:
 
     def _note_welcome(self, executor: _Executor, attempt: int, interval: float) -> None:
         executor.attempt = attempt
+        if executor.pod not in self._attached:
+            self._attached.add(executor.pod)
+            if len(self._attached) <= self._count // 2:
+                self._note("half", self._count // 2)
         self._note_connected(executor)
         self._connect_some()
         if executor.pod in self._returning:

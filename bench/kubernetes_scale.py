@@ -4,7 +4,7 @@ The application master is a pod of the small Kubernetes, as in production. All p
 kubelet; `bench.fake_pods` fakes these nodes and the executors in one process. Pods have been created when a watch
 reports them. Requests are all that service accounts of the namespace made, by the API server's own metrics; only the
 application master has one. Its memory is the highest RSS of the process. The second job of each size has its
-application master killed once half of its pods have a node: executors that had attached come back, and the job
+application master killed once half of its executors have attached: these come back, and the job
 continues.
 
 Everything shares this machine: the scheduler of Kubernetes gives nodes to at most 50 pods a second by default, and API
