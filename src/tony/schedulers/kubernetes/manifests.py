@@ -171,6 +171,8 @@ def build_task_pod(
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})
     pod["automountServiceAccountToken"] = False
     _add_secrets(pod, record.job_id, "x")
+    if place and settings.staging_secret:
+        container["envFrom"].insert(0, {"secretRef": {"name": settings.staging_secret}})  # `container_env` is stronger
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
     if affinity := _build_affinity(pods, labels, excluded, is_spread=own.spread):
         pod["affinity"] = affinity

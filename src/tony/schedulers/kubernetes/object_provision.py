@@ -23,6 +23,7 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
 from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_s3 import StagingS3
 from tony.schedulers.kubernetes.staging_upload import StagingPod
 
 if TYPE_CHECKING:
@@ -125,7 +126,15 @@ def _provide_in_hdfs(place: StagingPlace, provision: ObjectProvision) -> Abstrac
     return provide_in_hdfs(place, provision)
 
 
+def _provide_in_s3(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[None]:
+    from tony.schedulers.kubernetes.s3_provision import provide_in_s3  # late: few jobs use S3
+
+    assert isinstance(place, StagingS3)
+    return provide_in_s3(place, provision)
+
+
 _FUNCTIONS: Mapping[type[StagingPlace], Callable[[StagingPlace, ObjectProvision], AbstractContextManager[None]]] = {
     StagingClaim: _provide_in_claim,
     StagingHdfs: _provide_in_hdfs,
+    StagingS3: _provide_in_s3,
 }

@@ -18,6 +18,7 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_se
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 
 _TOLERATION = re.compile(r"(?P<key>[^=:*]+)(?:=(?P<value>[^=:]*))?(?::(?P<effect>[A-Za-z]+))?")
+_SECRET_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,8 @@ def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[P
     problems = [*_find_place_problems(place, settings.tolerations, settings.node_selector, settings.volumes)]
     problems += _find_problem(f"{place}.staging", lambda: parse_staging(settings.staging))
     problems += _find_problem(f"{place}.record", lambda: parse_record(settings.record))
+    if settings.staging_secret and not _SECRET_NAME.fullmatch(settings.staging_secret):
+        problems.append(Problem(key=f"{place}.staging_secret", message="expected the name of a Secret."))
     problems += _find_template_problems(f"{place}.template", settings.template, is_for_am=True)
     problems += _find_template_problems(f"{place}.am_template", settings.am_template, is_for_am=True)
     for name, role in spec.effective_roles.items():

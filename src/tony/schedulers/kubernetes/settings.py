@@ -58,7 +58,11 @@ SETTINGS: Sequence[SchedulerSetting] = (
     _text(
         "staging",
         "none",
-        "Where files go that are too large for the API: `pvc:CLAIM/FOLDER`, `hdfs://NAMENODE/FOLDER`.",
+        "Where files go that are too large for the API: `pvc:CLAIM/FOLDER`, `hdfs://NAMENODE/FOLDER`, "
+        "`s3://BUCKET/PREFIX`.",
+    ),
+    _text(
+        "staging_secret", "none", "Secret with variables such as `AWS_ACCESS_KEY_ID`, with which tasks read from S3."
     ),
     _text(
         "record", "configmaps", "Where the history is kept: `configmaps`, of the namespace, `hdfs://NAMENODE/FOLDER`."
@@ -119,6 +123,7 @@ class KubernetesSettings:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     topology: str = ""
     staging: str = ""
+    staging_secret: str = ""
     record: str = ""
     volumes: Mapping[str, str] = field(default_factory=dict)
     shm: int = 0

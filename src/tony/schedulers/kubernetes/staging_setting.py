@@ -7,9 +7,14 @@ from collections.abc import Callable, Mapping
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
 from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_s3 import StagingS3
 
 #: Scheme -> the kind of place.
-_KINDS: Mapping[str, Callable[[str], StagingPlace]] = {"pvc": StagingClaim.from_text, "hdfs": StagingHdfs.from_text}
+_KINDS: Mapping[str, Callable[[str], StagingPlace]] = {
+    "pvc": StagingClaim.from_text,
+    "hdfs": StagingHdfs.from_text,
+    "s3": StagingS3.from_text,
+}
 
 
 def parse_staging(text: str) -> StagingPlace | None:
@@ -22,4 +27,4 @@ def parse_staging(text: str) -> StagingPlace | None:
         return None
     if parse := _KINDS.get(text.partition(":")[0]):
         return parse(text)
-    raise ValueError('expected "pvc:CLAIM", "pvc:CLAIM/FOLDER" or "hdfs://NAMENODE/FOLDER".')
+    raise ValueError('expected "pvc:CLAIM/FOLDER", "hdfs://NAMENODE/FOLDER" or "s3://BUCKET/PREFIX".')

@@ -338,6 +338,8 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
     places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
     claim = settings.staging_place.claim if settings.staging_place else ""
     places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{claim}"}} if claim else {}
+    secret = settings.staging_secret
+    places |= {"scheduler.kubernetes.staging_secret": {"/staging": f"secret:{secret}"}} if secret else {}
     if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
         return absent
     record = _build_trial_record(spec)
