@@ -166,6 +166,34 @@ def test_an_image_has_the_same_words_while_the_kubelet_pauses_between_tries() ->
     assert find("ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: not found') == expected
 
 
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ErrImagePull", 'failed to pull and unpack image "r.io/a@sha256:1": not found'),
+        ("ImagePullBackOff", 'Back-off pulling image "r.io/a@sha256:1": ErrImagePull: not found'),
+    ],
+)
+def test_an_image_of_a_volume_that_cannot_be_pulled_is_named(reason: str, message: str) -> None:
+    """The status has it as a reason of the container, which has another image."""
+    states = [{"name": "tony", "image": "x", "state": {"waiting": {"reason": reason, "message": message}}}]
+    volumes = [{"name": "work", "emptyDir": {}}, {"name": "object", "image": {"reference": "r.io/a@sha256:1"}}]
+    failure = find_start_failure({"spec": {"volumes": volumes}, "status": {"containerStatuses": states}})
+    assert failure is not None
+    text, may_pass = failure
+    assert text.startswith("image r.io/a@sha256:1 cannot be pulled (see `staging` and `pull_secrets`): ")
+    assert text.endswith("not found")
+    assert may_pass
+
+
+def test_a_node_that_mounts_no_images_is_named() -> None:
+    """The message is that of containerd 1.6.20."""
+    message = 'failed to generate container "9179" spec: failed to generate spec: failed to mkdir "": mkdir : no such'
+    waiting = {"waiting": {"reason": "CreateContainerError", "message": message}}
+    pod = {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": waiting}]}}
+    text = "its node cannot mount images: a registry as `staging` needs containerd 2.1 or later there"
+    assert find_start_failure(pod) == (text, False)
+
+
 def test_an_image_without_python_never_starts() -> None:
     message = 'unable to start container process: exec: "python3": executable file not found in $PATH: unknown'
     ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": message}}

@@ -109,6 +109,15 @@ RULES = (
         traps=("python3 is not on the PATH",),
     ),
     Rule(
+        name="node-without-image-volumes",
+        pattern=r"\bits node cannot mount images: ",
+        kind=FailureKind.LAUNCH,
+        advice="set another `staging`, such as a PersistentVolumeClaim, or have containerd updated on the nodes",
+        source="tony itself",
+        examples=("its node cannot mount images: a registry as `staging` needs containerd 2.1 or later there",),
+        traps=("cannot mount volume",),
+    ),
+    Rule(
         name="kubernetes-resources",
         pattern=r"\b0/\d+ nodes are available: ",
         kind=FailureKind.QUOTA,

@@ -294,8 +294,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     async def _send(self, pod: TaskPod) -> bool:
         """Create a pod, after its gang; return True if it may have been created."""
-        gang = pod.gang
-        if gang and self._gangs.kind is GangKind.POD_GROUP:
+        if (gang := pod.gang) and self._gangs.kind is GangKind.POD_GROUP:
             is_created = await self._pod_groups.create(gang, partial(self._table.is_creating, gang))
             gang = gang if is_created else None
         return await self._requests.create(lambda: self._build(pod, gang), lambda: pod.stage is PodStage.CREATING)
@@ -309,6 +308,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._settings,
             runtime=(self._payload.runtime, self._payload.objects[self._payload.runtime]),
             pieces=self._payload.objects,
+            images=self._payload.images,
             am_address=self._am_address,
             owner=self._payload.owner,
             memory=pod.memory,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tony.errors import InfraError
 from tony.kube.api_client import ApiClient, parse_time
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def provide_in_hdfs(place: StagingHdfs, provision: ObjectProvision) -> Iterator[None]:
+def provide_in_hdfs(place: StagingHdfs, provision: ObjectProvision) -> Iterator[Mapping[str, str]]:
     """See `provide_objects`. Old objects are removed as those of jobs on YARN are, at most once a day."""
     assert provision.access is not None, "its file system is among those of the job"
     files = provision.access.open_files(place.file_system)
@@ -35,7 +35,7 @@ def provide_in_hdfs(place: StagingHdfs, provision: ObjectProvision) -> Iterator[
                 cache.evict(_find_oldest_job(provision.client))
             except InfraError as error:  # the next submission does it
                 _log.info("cannot remove old objects from %s: %s", place, error)
-    yield
+    yield {}
 
 
 def _find_oldest_job(client: ApiClient) -> int | None:

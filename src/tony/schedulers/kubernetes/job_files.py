@@ -63,10 +63,10 @@ class JobFiles:
         created: Object,
         access: HadoopAccess | None,
         stop: Cancellation,
-    ) -> Iterator[None]:
+    ) -> Iterator[Mapping[str, str]]:
         """Send what the namespace does not have, and remove what it has had for long without a use.
 
-        The Job is to be released in the context.
+        The Job is to be released in the context, which gives digest -> image of the objects that are in a registry.
 
         Args:
             created: the Job, suspended, which names the objects.
@@ -93,10 +93,10 @@ class JobFiles:
             access=access,
             stop=stop,
         )
-        with provide_objects(self.place, provision) if self.place else contextlib.nullcontext():
+        with provide_objects(self.place, provision) if self.place else contextlib.nullcontext({}) as images:
             with contextlib.suppress(KubeError):  # the next submission does it
                 shared.delete_unused()
-            yield
+            yield images
 
 
 def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: KubernetesSettings) -> JobFiles:

@@ -23,6 +23,8 @@ SECRET = Path("/tony/secret")
 HADOOP = Path("/tony/hadoop")
 KEYTAB = Path("/tony/keytab")
 STAGING = Path("/tony/staging")
+#: The file with an object in an image that is mounted below `STAGING`.
+IMAGE_FILE = "object"
 #: Keys of the Secrets: the launch payload of the AM, and the credentials of executors.
 JOB_KEY = "job.json"
 CREDENTIALS_KEY = "credentials.json"
@@ -52,6 +54,7 @@ class AmPayload:
         runtime: digest of the archive of tony itself.
         objects: digest -> the number of pieces in which the object is stored; 0: it is in the place of `staging`.
         owner: uid of the Job object.
+        images: digest -> the image with an object, by its digest, of those that are in a registry.
     """
 
     record: JobRecord
@@ -59,6 +62,7 @@ class AmPayload:
     runtime: str
     objects: Mapping[str, int]
     owner: str
+    images: Mapping[str, str] = field(default_factory=dict)
 
 
 def build_piece_name(digest: str, number: int) -> str:

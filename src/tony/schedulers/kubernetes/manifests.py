@@ -139,6 +139,7 @@ def build_task_pod(
     memory: int,
     excluded: Sequence[str] = (),
     gang: Mapping[str, Any] = MappingProxyType({}),
+    images: Mapping[str, str] = MappingProxyType({}),
 ) -> Object:
     """Return the pod of a task of a role.
 
@@ -148,6 +149,7 @@ def build_task_pod(
         memory: bytes, of the program.
         excluded: nodes that it runs on only if no other node has room.
         gang: fields of its gang; see `gangs`.
+        images: digest -> image of each staged object that is in a registry.
     """
     own, pods = record.spec.effective_roles[role], find_task_settings(record.spec, role, settings)
     staged = record.staged.roles.get(role, StagedRole())
@@ -164,6 +166,9 @@ def build_task_pod(
     container = pod["containers"][0]
     if place:
         container["env"].append({"name": STAGING_SETTING, "value": str(place)})
+    for digest in stored:
+        if digest in images:
+            mount_image(pod, digest, images[digest])
     container["image"] = own.image or settings.image
     container["command"] = build_pod_command(runtime, EXECUTOR_MODULE)
     container["env"].append({"name": AM_ADDRESS, "value": am_address})
@@ -220,6 +225,18 @@ def build_staging_pod(
     }
     merge_template(body, own.template)
     return body
+
+
+def mount_image(pod: Object, digest: str, image: str) -> None:
+    """Mount the image with an object below `STAGING`.
+
+    Args:
+        pod: the `spec` of a pod of a task.
+    """
+    name = f"object-{digest[:40]}"
+    pod["volumes"].append({"name": name, "image": {"reference": image, "pullPolicy": "IfNotPresent"}})
+    mount = {"name": name, "mountPath": str(STAGING / digest), "readOnly": True}
+    pod["containers"][0]["volumeMounts"].append(mount)
 
 
 def find_am_address(pod: Object) -> str:

@@ -23,6 +23,7 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
 from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_registry import StagingRegistry
 from tony.schedulers.kubernetes.staging_s3 import StagingS3
 from tony.schedulers.kubernetes.staging_upload import StagingPod
 
@@ -72,10 +73,10 @@ class ObjectProvision:
             note_alive(self.client, self.created, created_at + now - self._started_at)
 
 
-def provide_objects(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[None]:
+def provide_objects(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:
     """Send the objects that a place does not have, on entering, and remove what was not used there for long.
 
-    The Job is released in the context.
+    The Job is released in the context, which gives digest -> image of the objects that pods mount as images.
 
     Raises:
         SchedulerError, StorageError: the place cannot be written; or the submission was stopped.
@@ -84,7 +85,7 @@ def provide_objects(place: StagingPlace, provision: ObjectProvision) -> Abstract
 
 
 @contextlib.contextmanager
-def _provide_in_claim(place: StagingPlace, provision: ObjectProvision) -> Iterator[None]:
+def _provide_in_claim(place: StagingPlace, provision: ObjectProvision) -> Iterator[Mapping[str, str]]:
     """Send objects through a pod.
 
     It lives as long as the context: it tells other submissions that this one is under way.
@@ -93,7 +94,7 @@ def _provide_in_claim(place: StagingPlace, provision: ObjectProvision) -> Iterat
     shared, client = provision.shared, provision.client
     missing = [digest for digest in provision.paths if not shared.is_staged(digest, place)]
     if not missing:
-        yield
+        yield {}
         return
     owner = str(provision.created["metadata"]["uid"])
     pod = build_staging_pod(provision.record, provision.settings, provision.runtime, place, owner)
@@ -104,7 +105,7 @@ def _provide_in_claim(place: StagingPlace, provision: ObjectProvision) -> Iterat
             shared.record_staged(digest, place, reference)
         with contextlib.suppress(InfraError, OSError, EOFError):
             receiver.remove_unused({*provision.paths, *shared.list_staged(place)})
-        yield
+        yield {}
 
 
 def _find_claim(client: ApiClient, place: StagingClaim) -> Object | None:
@@ -119,22 +120,32 @@ def _find_claim(client: ApiClient, place: StagingClaim) -> Object | None:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": place.name, "uid": uid}
 
 
-def _provide_in_hdfs(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[None]:
+def _provide_in_hdfs(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:
     from tony.schedulers.kubernetes.hdfs_provision import provide_in_hdfs  # late: few jobs use HDFS
 
     assert isinstance(place, StagingHdfs)
     return provide_in_hdfs(place, provision)
 
 
-def _provide_in_s3(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[None]:
+def _provide_in_s3(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:
     from tony.schedulers.kubernetes.s3_provision import provide_in_s3  # late: few jobs use S3
 
     assert isinstance(place, StagingS3)
     return provide_in_s3(place, provision)
 
 
-_FUNCTIONS: Mapping[type[StagingPlace], Callable[[StagingPlace, ObjectProvision], AbstractContextManager[None]]] = {
+def _provide_in_registry(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:
+    from tony.schedulers.kubernetes.registry_provision import provide_in_registry  # late: few jobs use a registry
+
+    assert isinstance(place, StagingRegistry)
+    return provide_in_registry(place, provision)
+
+
+_FUNCTIONS: Mapping[
+    type[StagingPlace], Callable[[StagingPlace, ObjectProvision], AbstractContextManager[Mapping[str, str]]]
+] = {
     StagingClaim: _provide_in_claim,
     StagingHdfs: _provide_in_hdfs,
+    StagingRegistry: _provide_in_registry,
     StagingS3: _provide_in_s3,
 }

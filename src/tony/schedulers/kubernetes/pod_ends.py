@@ -43,6 +43,8 @@ _CANNOT_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailab
 _MAY_PASS = _CANNOT_PULL | {"CreateContainerConfigError", "CreateContainerError"}
 #: What the kubelet puts before the error of the last try.
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (?:\w+: )?')
+#: Words of a containerd before 2.1, to which a volume of an image has no source.
+_NO_IMAGE_VOLUMES = 'failed to mkdir ""'
 _NO_PYTHON = re.compile(r'exec: "python3": .*not found')
 #: What follows the scheduler's words about nodes: what it would gain by preemption.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate, )?preemption: .*")
@@ -141,16 +143,27 @@ def find_start_failure(pod: Object) -> tuple[str, bool] | None:
         found = state.get("waiting") or state.get("terminated") or {}
         reason, message = found.get("reason", ""), clean_text(found.get("message") or "")
         if reason in _CANNOT_START | _MAY_PASS:
-            text = _describe_start_failure(reason, message, container.get("image", ""))
+            image = _find_volume_image(pod, message)
+            text = _describe_start_failure(reason, message, image or container.get("image", ""), is_volume=bool(image))
             own = container.get("name") == CONTAINER_NAME
-            return text if own else f"init container {container.get('name')}: {text}", reason in _MAY_PASS
+            may_pass = reason in _MAY_PASS and _NO_IMAGE_VOLUMES not in message
+            return text if own else f"init container {container.get('name')}: {text}", may_pass
     return None
 
 
-def _describe_start_failure(reason: str, message: str, image: str) -> str:
+def _find_volume_image(pod: Object, message: str) -> str:
+    """Return the image of a volume that a message names; empty if it names none."""
+    images = [(volume.get("image") or {}).get("reference") for volume in pod.get("spec", {}).get("volumes") or ()]
+    return next((image for image in images if image and image in message), "")
+
+
+def _describe_start_failure(reason: str, message: str, image: str, *, is_volume: bool) -> str:
     if reason in _CANNOT_PULL:
-        text = f"image {image} cannot be pulled (see `image` and `pull_secrets`)"
+        setting = "staging" if is_volume else "image"
+        text = f"image {image} cannot be pulled (see `{setting}` and `pull_secrets`)"
         return f"{text}: {_BACK_OFF.sub('', message) or reason}"
+    if _NO_IMAGE_VOLUMES in message:
+        return "its node cannot mount images: a registry as `staging` needs containerd 2.1 or later there"
     if _NO_PYTHON.search(message):
         return f"image {image} cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later"
     return f"{reason}: {message}" if message else reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tony.errors import StorageError
@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
-def provide_in_s3(place: StagingS3, provision: ObjectProvision) -> Iterator[None]:
+def provide_in_s3(place: StagingS3, provision: ObjectProvision) -> Iterator[Mapping[str, str]]:
     """See `provide_objects`. Nothing is removed: how long objects stay is a rule of the bucket."""
     bucket = S3Bucket(place.bucket, os.environ, provision.note_progress)
     for digest, path in provision.paths.items():
@@ -29,7 +29,7 @@ def provide_in_s3(place: StagingS3, provision: ObjectProvision) -> Iterator[None
             bucket.store_object(key, digest, size, lambda path=path: _read_file(path, provision))  # type: ignore[misc]
         elif found.age > _RENEWAL_SECONDS:
             bucket.renew_object(key)
-    yield
+    yield {}
 
 
 def _read_file(path: Path, provision: ObjectProvision) -> Iterator[bytes]:

@@ -59,7 +59,7 @@ SETTINGS: Sequence[SchedulerSetting] = (
         "staging",
         "none",
         "Where files go that are too large for the API: `pvc:CLAIM/FOLDER`, `hdfs://NAMENODE/FOLDER`, "
-        "`s3://BUCKET/PREFIX`.",
+        "`oci://REGISTRY/REPOSITORY`, `s3://BUCKET/PREFIX`.",
     ),
     _text(
         "staging_secret", "none", "Secret with variables such as `AWS_ACCESS_KEY_ID`, with which tasks read from S3."

@@ -10,20 +10,16 @@ Who submits a job writes it (`staging_receiver`); the pods of tasks only read it
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.errors import StorageError
-from tony.linux.files import open_file
 from tony.schedulers.kubernetes.launch_payload import STAGING
-from tony.schedulers.kubernetes.staging_place import ObjectMissingError, StagingPlace
+from tony.schedulers.kubernetes.staging_place import StagingPlace, read_object_file
 
 _FORM = re.compile(r"pvc:(?P<name>[^:/]+)(?:/(?P<folder>[^:]+))?")
 _FOLDER = "tony-staging"
-_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -63,17 +59,7 @@ class StagingClaim(StagingPlace):
         return STAGING / self.folder
 
     def read(self, digest: str, size: int) -> Iterator[bytes]:
-        path = self.path / digest
-        try:
-            with os.fdopen(open_file(path), "rb") as source:
-                if os.fstat(source.fileno()).st_size == size:
-                    while size and (data := source.read(min(_CHUNK_BYTES, size))):
-                        size -= len(data)
-                        yield data
-        except FileNotFoundError:
-            raise ObjectMissingError(f"{path} does not exist") from None
-        except OSError as error:
-            raise StorageError(f"{path} cannot be read: {error}") from error
+        return read_object_file(self.path / digest, size)
 
     def describe(self, digest: str) -> str:
         return f"the claim {self.name}, file {self.folder}/{digest}"

@@ -6,10 +6,15 @@ executor's. What the client does with one of a kind is a function of a module of
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from pathlib import Path
 
 from tony.errors import StorageError
+from tony.linux.files import open_file
+
+_CHUNK_BYTES = 1 << 20
 
 
 class ObjectMissingError(StorageError):
@@ -28,6 +33,11 @@ class StagingPlace(ABC):
     def file_systems(self) -> tuple[str, ...]:
         """The HDFS file systems that pods need tokens for."""
         return ()
+
+    @property
+    def trial_image(self) -> str:
+        """An image of the form that pods mount with an object, for dry runs; empty if they mount none."""
+        return ""
 
     @abstractmethod
     def __str__(self) -> str:
@@ -51,3 +61,22 @@ class StagingPlace(ABC):
     @abstractmethod
     def find_remedy(self, digest: str) -> str:
         """Return what to do about an object that is missing or was changed, as sentences."""
+
+
+def read_object_file(path: Path, size: int) -> Iterator[bytes]:
+    """Yield the content of a file on a volume that others may write to; see `StagingPlace.read`.
+
+    Raises:
+        ObjectMissingError: there is none.
+        StorageError: it cannot be read.
+    """
+    try:
+        with os.fdopen(open_file(path), "rb") as source:
+            if os.fstat(source.fileno()).st_size == size:
+                while size and (data := source.read(min(_CHUNK_BYTES, size))):
+                    size -= len(data)
+                    yield data
+    except FileNotFoundError:
+        raise ObjectMissingError(f"{path} does not exist") from None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error

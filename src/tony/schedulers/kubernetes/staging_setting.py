@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
 from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_registry import StagingRegistry
 from tony.schedulers.kubernetes.staging_s3 import StagingS3
 
 #: Scheme -> the kind of place.
@@ -14,6 +15,7 @@ _KINDS: Mapping[str, Callable[[str], StagingPlace]] = {
     "pvc": StagingClaim.from_text,
     "hdfs": StagingHdfs.from_text,
     "s3": StagingS3.from_text,
+    "oci": StagingRegistry.from_text,
 }
 
 
@@ -27,4 +29,5 @@ def parse_staging(text: str) -> StagingPlace | None:
         return None
     if parse := _KINDS.get(text.partition(":")[0]):
         return parse(text)
-    raise ValueError('expected "pvc:CLAIM/FOLDER", "hdfs://NAMENODE/FOLDER" or "s3://BUCKET/PREFIX".')
+    forms = '"pvc:CLAIM/FOLDER", "hdfs://NAMENODE/FOLDER", "oci://REGISTRY/REPOSITORY" or "s3://BUCKET/PREFIX"'
+    raise ValueError(f"expected {forms}.")

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -65,6 +66,7 @@ from tony.schedulers.kubernetes.manifests import (
     TASK_PART,
     build_job,
     build_task_pod,
+    mount_image,
 )
 from tony.schedulers.kubernetes.pod_groups import NO_POD_GROUPS, find_pod_groups
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
@@ -87,6 +89,8 @@ _NO_ADDRESS = "tls:0.0.0.0:0"
 _MAX_ADDRESS_BYTES = 1 << 16
 #: In the answer for a webhook that is down: it would keep the AM from getting a pod, and nothing would say so.
 _WEBHOOK = "failed calling webhook"
+#: In the answer of an API server that drops images of volumes, or does not know them.
+_NO_IMAGE_VOLUMES = re.compile(r'must specify a volume type|unknown field "spec\.volumes\[\d+\]\.image"')
 
 
 class KubernetesSubmitter(Submitter):
@@ -168,7 +172,7 @@ class KubernetesSubmitter(Submitter):
                 self._has_unrenewed_tokens = access.is_fetched and not settings.token_renewer
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
-            with files.provide(client, job.record, settings, created, access, stop):
+            with files.provide(client, job.record, settings, created, access, stop) as images:
                 content = json.loads(job.folder.credentials.read_text())
                 credentials = from_plain(JobCredentials, content, ignore_unknown=True)
                 payload = AmPayload(
@@ -177,6 +181,7 @@ class KubernetesSubmitter(Submitter):
                     runtime=runtime[0],
                     objects=files.pieces,
                     owner=str(created["metadata"]["uid"]),
+                    images=images,
                 )
                 _create_secret(client, name, f"{name}-am", payload.owner, {JOB_KEY: encode_payload(payload)})
                 secrets = {CREDENTIALS_KEY: encode_payload(credentials.executors)}
@@ -336,7 +341,8 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
         return [problem]
     roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
     places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
-    claim = settings.staging_place.claim if settings.staging_place else ""
+    place = settings.staging_place
+    claim = place.claim if place else ""
     places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{claim}"}} if claim else {}
     secret = settings.staging_secret
     places |= {"scheduler.kubernetes.staging_secret": {"/staging": f"secret:{secret}"}} if secret else {}
@@ -355,6 +361,9 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
         except KubeApiError as error:
             if "exceeded quota" in error.text or (error.is_passing and _WEBHOOK not in error.text):  # it waits
                 continue
+            if place and place.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
+                text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another place"
+                return [Problem(key="scheduler.kubernetes.staging", value=str(place), message=text)]
             refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
     return [*refused.values()]
 
@@ -403,7 +412,7 @@ def _build_trial_am_pod(job: Object) -> Object:
 
 def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings) -> Object:
     """Return the pod of a task of a job that is not submitted, of which no file is staged."""
-    return build_task_pod(
+    pod = build_task_pod(
         record,
         role,
         f"{record.job_id}-0",
@@ -414,6 +423,10 @@ def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings)
         owner=_UNKNOWN_UID,
         memory=record.spec.effective_roles[role].resources.memory,
     )
+    place = settings.staging_place
+    if place and place.trial_image:
+        mount_image(pod["spec"], _NO_RUNTIME[0], place.trial_image)
+    return pod
 
 
 def _fetch_hadoop_access(job: PreparedJob, settings: KubernetesSettings, client: ApiClient) -> HadoopAccess | None:

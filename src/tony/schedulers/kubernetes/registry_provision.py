@@ -1,0 +1,49 @@
+"""Sends large objects of a submission to a registry, each as an image."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tony.errors import StorageError
+from tony.oci.docker_credentials import load_docker_login
+from tony.oci.file_image import LayerFile, build_file_image
+from tony.oci.registry_client import RegistryClient
+from tony.schedulers.kubernetes.launch_payload import IMAGE_FILE
+from tony.schedulers.kubernetes.object_provision import ObjectProvision
+from tony.schedulers.kubernetes.staging_registry import StagingRegistry
+
+
+@contextlib.contextmanager
+def provide_in_registry(place: StagingRegistry, provision: ObjectProvision) -> Iterator[Mapping[str, str]]:
+    """See `provide_objects`. Nothing is removed: how long images stay is the registry's setting.
+
+    An image that others have pushed under the tag of an object is taken as it is: pods compare its file.
+    """
+    login = load_docker_login(place.repository.registry, os.environ)
+    client = RegistryClient(place.repository, login, provision.note_progress)
+    images = {}
+    for digest, path in provision.paths.items():
+        tag = place.build_tag(digest)
+        found = client.find_image(tag) or _push_file(client, path, tag, provision)
+        images[digest] = place.build_reference(found)
+    yield images
+
+
+def _push_file(client: RegistryClient, path: Path, tag: str, provision: ObjectProvision) -> str:
+    """Push an image, and return its digest."""
+    try:
+        layer = LayerFile(path, IMAGE_FILE, provision.note_progress)
+        image = build_file_image(layer.compute_digest(), layer.size)
+        if not client.has_blob(image.layer_digest):
+            client.push_blob(image.layer_digest, layer.size, layer.read_chunks)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error
+    for config in image.configs:
+        client.push_config(config)
+    for manifest in image.manifests:
+        client.push_document(manifest.digest, manifest)
+    client.push_document(tag, image.index)
+    return image.index.digest
