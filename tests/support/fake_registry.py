@@ -1,6 +1,6 @@
 """A fake OCI registry with the part of the distribution API that pushes and finds images, and with fault injection.
 
-Answers are those of github.com/distribution/distribution v3.0.0.
+Answers have the form of the OCI distribution specification v1.1, and headers in lower case, as some proxies send them.
 """
 
 from __future__ import annotations

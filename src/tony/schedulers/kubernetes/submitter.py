@@ -342,8 +342,7 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
     roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
     places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
     place = settings.staging_place
-    claim = place.claim if place else ""
-    places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{claim}"}} if claim else {}
+    places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{place.claim}"}} if place and place.claim else {}
     secret = settings.staging_secret
     places |= {"scheduler.kubernetes.staging_secret": {"/staging": f"secret:{secret}"}} if secret else {}
     if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
