@@ -19,8 +19,9 @@ from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError
 from tony.kube.kubeconfig import load_cluster_access
 from tony.kube.resources import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICE_ACCOUNTS, ApiResource
-from tony.linux.process import environment_of, with_marker
+from tony.linux.process import environment_of, name, with_marker
 from tony.mini.kubernetes.cluster import KubernetesCluster
+from tony.mini.kubernetes.layout import API_SERVER_IP
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL
@@ -95,6 +96,16 @@ class KubernetesLab(Lab):
 
     def shared_names(self, name: str) -> set[str]:
         return {path.name for path in (self.cluster.places.data / self.namespace / name).iterdir()}
+
+    def enter_node(self) -> str:
+        """Run the user's commands in the network of the only node; return its address, which pods reach."""
+        (node,) = self.cluster.places.list_nodes()
+        (kubelet,) = [pid for pid in with_marker(self.cluster.places.marker) if name(pid) == "kubelet"]
+        self.prefix = ("nsenter", "--target", str(kubelet), "--net")
+        config = json.loads(self.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = f"https://{API_SERVER_IP}:443"
+        self.kubeconfig.write_text(json.dumps(config))
+        return node.ip
 
     def build_kubeconfig(self, user: Mapping[str, Any] | None = None) -> str:
         """Return a kubeconfig file whose namespace is the lab's.
@@ -288,9 +299,9 @@ def _find_namespace(pid: int) -> str:
 
 
 def _list_namespace(namespace: str) -> Iterator[int]:
-    for name in os.listdir("/proc") if namespace else ():
-        if name.isdigit() and _find_namespace(int(name)) == namespace:
-            yield int(name)
+    for entry in os.listdir("/proc") if namespace else ():
+        if entry.isdigit() and _find_namespace(int(entry)) == namespace:
+            yield int(entry)
 
 
 _SITE = """\

@@ -20,8 +20,6 @@ from tests.mini_clusters import why_not
 from tests.support.secure_hdfs import SecureHdfs, run_secure_hdfs
 from tony.hadoop.tokens import from_bytes, to_url_string
 from tony.kube.resources import CONFIG_MAPS, SECRETS
-from tony.linux.process import name, with_marker
-from tony.mini.kubernetes.layout import API_SERVER_IP
 from tony.schedulers.kubernetes.object_upload import MAX_STAGED_BYTES
 
 pytestmark = [
@@ -73,14 +71,9 @@ print("written", flush=True)
 @pytest.fixture
 def hdfs(lab: KubernetesLab) -> Iterator[SecureHdfs]:
     """HDFS at an address of the node, and a user with a ticket whose commands run in the network of the node."""
-    (node,) = lab.cluster.places.list_nodes()
-    (kubelet,) = [pid for pid in with_marker(lab.cluster.places.marker) if name(pid) == "kubelet"]
-    lab.prefix = ("nsenter", "--target", str(kubelet), "--net")
-    config = json.loads(Path(lab.env["KUBECONFIG"]).read_text())
-    config["clusters"][0]["cluster"]["server"] = f"https://{API_SERVER_IP}:443"
-    Path(lab.env["KUBECONFIG"]).write_text(json.dumps(config))
+    address = lab.enter_node()
     settings = {"dfs.namenode.delegation.token.renew-interval": str(LIFETIME * 1000)}
-    with run_secure_hdfs(lab.root, node.ip, lab.prefix, ["ann"], settings) as found:
+    with run_secure_hdfs(lab.root, address, lab.prefix, ["ann"], settings) as found:
         lab.env |= found.client_environment("ann")
         yield found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -47,16 +49,16 @@ class FakeS3:
         self.variables: dict[str, str] = {}
 
     @contextmanager
-    def serve(self) -> Iterator[FakeS3]:
+    def serve(self, address: str = "127.0.0.1") -> Iterator[FakeS3]:
         """Serve; `variables` are those of its user."""
         outer = self
 
         class Handler(_Handler):
             fake = outer
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = ThreadingHTTPServer((address, 0), Handler)
         self.variables = {
-            "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ENDPOINT_URL_S3": f"http://{address}:{server.server_port}",
             "AWS_ACCESS_KEY_ID": CREDENTIALS.access_key,
             "AWS_SECRET_ACCESS_KEY": CREDENTIALS.secret_key,
             "AWS_SESSION_TOKEN": CREDENTIALS.session_token,
@@ -149,3 +151,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def main(address: str) -> None:
+    """Serve until the standard input ends; print the variables of a user first, and the requests at the end."""
+    with FakeS3().serve(address) as s3:
+        print(json.dumps(s3.variables), flush=True)
+        sys.stdin.read()
+        print(json.dumps(s3.requests))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
