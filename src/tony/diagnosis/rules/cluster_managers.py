@@ -109,6 +109,18 @@ RULES = (
         traps=("python3 is not on the PATH",),
     ),
     Rule(
+        name="staged-object-changed",
+        pattern=r"\bcannot prepare the files of \S+: .* was (changed|removed) (in|from) ",
+        kind=FailureKind.LAUNCH,
+        advice="do what the message says about the changed file; the next submission sends it again",
+        source="tony itself",
+        examples=(
+            "cannot prepare the files of worker:0: source was changed in oci://r/p. Delete that image, and submit again.",
+            "cannot prepare the files of worker:0: env.tar.gz was removed from the claim data, file tony-staging/1f",
+        ),
+        traps=("hdfs://nn/data was changed after the job was submitted",),
+    ),
+    Rule(
         name="node-without-image-volumes",
         pattern=r"\bits node cannot mount images: ",
         kind=FailureKind.LAUNCH,
