@@ -115,7 +115,7 @@ RULES = (
         advice="do what the message says about the changed file; the next submission sends it again",
         source="tony itself",
         examples=(
-            "cannot prepare the files of worker:0: source was changed in oci://r/p. Delete that image, and submit again.",
+            "cannot prepare the files of worker:0: source was changed in oci://r/p. Delete that image, ...",
             "cannot prepare the files of worker:0: env.tar.gz was removed from the claim data, file tony-staging/1f",
         ),
         traps=("hdfs://nn/data was changed after the job was submitted",),
