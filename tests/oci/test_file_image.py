@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tony.errors import StorageError
 from tony.oci.file_image import LayerFile, build_file_image
 
 
@@ -66,5 +67,5 @@ def test_a_file_that_grows_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"content")
     layer = build_layer(tmp_path / "f")
     (tmp_path / "f").write_bytes(b"contents")
-    with pytest.raises(OSError, match="changes while it is read"):
+    with pytest.raises(StorageError, match="changes while it is read"):
         layer.compute_digest()

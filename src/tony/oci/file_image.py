@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tony.errors import StorageError
 
 _ARCHITECTURES = ("amd64", "arm64")
 _MEDIA_TYPE = "application/vnd.oci.image"
@@ -61,15 +62,18 @@ class LayerFile:
         """Yield the archive.
 
         Raises:
-            OSError: the file cannot be read.
+            StorageError: the file cannot be read.
         """
         yield self._header
-        with self._path.open("rb") as file:
-            while data := file.read(_CHUNK_BYTES):
-                self._on_chunk()
-                yield data
-            if file.tell() != self._content_size:
-                raise OSError(f"{os.fspath(self._path)} changes while it is read")
+        try:
+            with self._path.open("rb") as file:
+                while data := file.read(_CHUNK_BYTES):
+                    self._on_chunk()
+                    yield data
+                if file.tell() != self._content_size:
+                    raise StorageError(f"{self._path} changes while it is read")
+        except OSError as error:
+            raise StorageError(f"{self._path} cannot be read: {error.strerror}") from error
         yield self._end
 
     def compute_digest(self) -> str:

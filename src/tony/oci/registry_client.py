@@ -21,6 +21,7 @@ from typing import TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from tony.address import is_loopback
+from tony.control_characters import escape
 from tony.errors import StorageError
 from tony.oci.docker_credentials import RegistryLogin
 from tony.oci.file_image import INDEX_TYPE, MANIFEST_TYPE, ImageDocument
@@ -33,6 +34,8 @@ _MAX_TRIES = 4
 _PAUSES = Backoff(first=0.5, most=10.0, jitter=0.5)
 _PASSING_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _MAX_ANSWER_BYTES = 1 << 20
+#: Characters of a text of the registry in a message.
+_MAX_WORDS = 300
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _CHALLENGE = re.compile(r'(?:^|,)\s*(?P<scheme>Bearer|Basic)\s+(?P<values>(?:\w+="[^"]*",?\s*)+)', re.IGNORECASE)
 _VALUE = re.compile(r'(\w+)="([^"]*)"')
@@ -68,6 +71,7 @@ class RegistryAnswer:
             texts = [f"{each.get('code')}: {each.get('message')}" for each in errors]
         except (ValueError, LookupError, TypeError, AttributeError):
             texts = [self.body[:300].decode(errors="replace").strip()]
+        texts = [escape(text)[:_MAX_WORDS] for text in texts]
         return f"{'; '.join(filter(None, texts)) or http.client.responses.get(self.status, '')} (HTTP {self.status})"
 
 

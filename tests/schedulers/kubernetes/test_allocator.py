@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -204,6 +204,37 @@ def test_pods_without_a_node_are_kept_by_an_am_that_was_started_again(tmp_path: 
             await wait_until(lambda: [type(each) for each in cluster.events] == [Granted])
             await wait_until(lambda: cluster.allocator._table.pods["waits"].has_enlisted)
             early.cancel()
+
+    asyncio.run(run())
+
+
+def test_a_pod_without_a_node_that_is_deleted_meanwhile_is_created_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of the next AM attempt still had it, and its watch did not know it then."""
+
+    async def run() -> None:
+        async with open_cluster(tmp_path) as cluster:
+            cluster.create_task_pod("late")
+            container = {"name": "tony", "env": [{"name": AM_ADDRESS, "value": "tls:10.0.0.2:7070"}]}
+            change = {"metadata": {"labels": {ROLE_LABEL: "worker"}}, "spec": {"containers": [container]}}
+            cluster.api.update(PODS, "late", change | {"status": {"phase": "Pending"}})
+            cluster.api.update(PODS, "late", {"spec": {"nodeName": ""}})
+            await cluster.allocator.open(cluster.events.append, AmAddresses(am="tls:10.0.0.2:7070"))
+            requests = cluster.allocator._requests
+            find_pods = requests.list
+
+            async def find_pods_late() -> Mapping[str, Object]:
+                found = await find_pods()
+                if "late" in found:
+                    cluster.api.remove(PODS, "late")
+                return found
+
+            monkeypatch.setattr(requests, "list", find_pods_late)
+            await cluster.allocator.recover(())
+            cluster.allocator.set_demand("worker", 1)
+            await wait_until(lambda: len(cluster.api.list_names("pods")) == 2)
+            assert "late" not in cluster.api.list_names("pods")
 
     asyncio.run(run())
 

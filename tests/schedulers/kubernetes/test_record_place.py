@@ -14,7 +14,7 @@ import pytest
 from tests.kube.scripted_server import ScriptedServer
 from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit
 from tests.support.hadoop.fake_webhdfs import FakeWebHdfs, Trouble
-from tony.errors import InfraError, SchedulerError, TonyError
+from tony.errors import ConfigError, InfraError, SchedulerError, TonyError
 from tony.hadoop.tokens import TokenCredentials
 from tony.mini.cluster_files import to_xml
 from tony.model.codec import to_plain
@@ -29,7 +29,7 @@ from tony.schedulers.kubernetes import hadoop_access, record_place
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
-from tony.schedulers.kubernetes.record_place import open_own_record
+from tony.schedulers.kubernetes.record_place import HistoryReader, open_own_record
 from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
@@ -100,6 +100,29 @@ def test_the_setting(job: PreparedJob) -> None:
         settings, _ = read_settings({**job.record.spec.scheduler_settings, "record": text})
         keys = [problem.key for problem in find_pod_problems(job.record.spec, settings)]
         assert keys == ([] if is_valid else ["scheduler.kubernetes.record"])
+
+
+def test_a_history_that_no_command_could_read_is_refused_before_anything_is_created(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.settings["record"] = "hdfs://other:8020/user/ann"
+    with pytest.raises(ConfigError) as caught:
+        submit(build_job(cluster, tmp_path))
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.value) == ("scheduler.kubernetes.record", "hdfs://other:8020/user/ann")
+    assert not cluster.api.list_names("jobs")
+
+
+def test_a_job_directory_with_an_unknown_place_is_an_error(job: PreparedJob, cluster: Cluster) -> None:
+    """A newer tony, or somebody else, has written it."""
+    settings = {**job.record.spec.scheduler_settings, "record": "s3://bucket"}
+    record = replace(job.record, spec=replace(job.record.spec, scheduler_settings=settings))
+    folder = job.home.job(job.record.job_id)
+    folder.path.mkdir(parents=True)
+    folder.job.write_text(json.dumps(to_plain(record)))
+    client = create_client(read_settings(job.record.spec.scheduler_settings)[0])
+    with closing(client), pytest.raises(SchedulerError, match=r"scheduler\.kubernetes\.record of .*expected"):
+        HistoryReader(job.home).open_record(client, job.record.job_id)
 
 
 def test_the_history_is_in_hdfs_and_what_leads_to_the_job_in_the_namespace(

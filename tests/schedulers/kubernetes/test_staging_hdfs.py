@@ -18,6 +18,7 @@ from tests.schedulers.kubernetes.test_hadoop_access import build_access
 from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest, stage
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.errors import StorageError
+from tony.kube.errors import UnreachableError
 from tony.mini.cluster_files import to_xml
 from tony.model.codec import to_plain
 from tony.schedulers.client_interface import PreparedJob
@@ -131,6 +132,23 @@ def test_a_submission_that_sends_for_long_keeps_its_job(
     submit(stage(job, LARGE, LARGE + b"x"))
     assert len(sent) == 2
     assert not cluster.api.objects[JOBS, job.record.job_id]["spec"]["suspend"]
+
+
+def test_a_note_that_fails_ends_no_submission_before_its_job_is_in_danger(
+    cluster: Cluster, job: PreparedJob, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server that is replaced is away for a minute; what was sent until then is not sent again."""
+    now = [0.0]
+    monkeypatch.setattr(object_provision, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def refuse(*_: object) -> None:
+        raise UnreachableError("the API server does not respond")
+
+    monkeypatch.setattr(object_provision, "note_alive", refuse)
+    hdfs.before("RENAME", lambda _: now.__setitem__(0, now[0] + 300))
+    submit(stage(job, LARGE, LARGE + b"x"))
+    with pytest.raises(UnreachableError):
+        submit_again(stage(job, *(LARGE + bytes([number]) for number in range(3))), 2)
 
 
 def test_an_interrupted_submission_stops_sending(cluster: Cluster, job: PreparedJob, hdfs: FakeWebHdfs) -> None:

@@ -20,6 +20,7 @@ from tony.schedulers.kubernetes import containers
 from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, encode_payload
 from tony.schedulers.kubernetes.manifests import build_task_pod
+from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
@@ -83,6 +84,12 @@ def test_a_server_that_refuses_ends_the_submission(cluster: Cluster, job: Prepar
     with pytest.raises(StorageError, match=r"s3://bucket/ann/.*AccessDenied: User ann may not PutObject \(HTTP 403\)"):
         submit(stage(job, LARGE))
     assert not [key for key in cluster.api.objects if key[0] == JOBS]
+
+
+def test_the_secret_is_for_s3_alone(job: PreparedJob) -> None:
+    settings, _ = read_settings({**job.record.spec.scheduler_settings, "staging": "pvc:data"})
+    (problem,) = find_pod_problems(job.record.spec, settings)
+    assert problem.key == "scheduler.kubernetes.staging_secret"
 
 
 def test_a_submission_without_credentials(cluster: Cluster, job: PreparedJob, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -32,7 +32,7 @@ class ServiceAddress:
     address: Address
     web: Address | None = None
     web_scheme: str = "http"
-    source: str = ""
+    source: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.id} ({self.address})" if self.id else str(self.address)

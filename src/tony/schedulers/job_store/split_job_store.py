@@ -1,7 +1,7 @@
 """A job's files in two stores: what leads clients to its application master, and its history.
 
-The first store is the scheduler's own, so a client that can reach the scheduler finds the application master, and can
-leave a kill request, whether it can read the history or not.
+The first store is the scheduler's own, so a client that knows the job can reach its application master, and leave a
+kill request, whether it can read the history or not.
 """
 
 from __future__ import annotations

@@ -104,13 +104,10 @@ class KubernetesAllocator(EnlistingAllocator):
         self._labels = {JOB_LABEL: job.record.job_id, PART_LABEL: TASK_PART}
         self._own_pod = OwnPod(client, job.record.job_id, pod, _CURRENT_SHARE * self.overlap)
         self._requests = PodRequests(client, self._labels, self._own_pod, store.is_lasting, self._note_queued)
-        self._store = store
-        self._output = OutputStore(store, attempt)
-        self.attempt = attempt
+        self._store, self._output, self.attempt = store, OutputStore(store, attempt), attempt
         logging.getLogger().addHandler(logging.FileHandler(job.folder.am_log))  # the pod has it on standard error, too
-        self._publisher = RecordPublisher(
-            self._store, payload.record, payload.credentials.executors, job.folder, job.folder.am_log
-        )
+        record, executors = payload.record, payload.credentials.executors
+        self._publisher = RecordPublisher(store, record, executors, job.folder, job.folder.am_log)
         self._journal: ReplicatedJournal | None = None
         self._tokens = load_tokens()
         self._table = PodTable()
@@ -202,7 +199,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self.add_container(each.id)
             if self._watch:
                 self._watch.expect(each.id)
-        found = {str(each["metadata"]["name"]): each for each in await self._requests.list()}
+        found = await self._requests.list()
         self._gangs.recover(self._table.pods.values(), found)
         running = {name for name, each in found.items() if not pod_ends.has_executor_ended(each)}
         # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
@@ -215,23 +212,26 @@ class KubernetesAllocator(EnlistingAllocator):
         for pod in self._table.pods.values():
             self._note_deletion(pod, found[pod.name])
         kept = [*self._table.pods]
-        for name in running - self._table.pods.keys():
-            self._adopt_or_delete(found[name])
+        if adopted := [name for name in running - self._table.pods.keys() if self._adopt_or_delete(found[name])]:
+            now = await self._requests.list()  # the watch has not reported what became of them before
+            for name in adopted:
+                change = Change.PRESENT if name in now else Change.DELETED
+                self._on_change(ObjectChange(change, now.get(name, found[name])))
         self._recovered.set()
         return kept
 
-    def _adopt_or_delete(self, content: Object) -> None:
-        """Keep a pod that was not known to be granted, unless it is of a gang, or its executor cannot enlist here."""
+    def _adopt_or_delete(self, content: Object) -> bool:
+        """Keep a pod that was not known to be granted; return False if it is of a gang, or cannot enlist here."""
         name, role = str(content["metadata"]["name"]), str(content["metadata"]["labels"].get(ROLE_LABEL))
         is_ours = role in self._memory and find_am_address(content) == self._am_address
         if not is_ours or content["metadata"].get("deletionTimestamp") or find_gang_name(content):
             self._start(self._requests.delete(name))
-            return
+            return False
         self._table.pods[name] = TaskPod(name, role, self._memory[role], PodStage.PENDING)
         self.add_container(name)
         if self._watch:
             self._watch.expect(name)
-        self._on_change(ObjectChange(Change.PRESENT, content))
+        return True
 
     def _replace(self, pod: TaskPod, cause: str, content: Object | None) -> None:
         """Replace a pod that is of no use; it is deleted as an orphan. Without content its node is lost."""

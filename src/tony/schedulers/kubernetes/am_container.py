@@ -50,8 +50,9 @@ class KubernetesAmContainer(AmContainer):
         self._pod, self._host = get_variable(POD_NAME), get_variable(POD_IP)
         self._client = ApiClient(load_service_account(os.environ), give_up_seconds=0)  # its callers repeat requests
         settings, _ = read_settings(self._payload.record.spec.scheduler_settings)
+        self._record_address = settings.record_address
         self._store = open_own_record(
-            self._client, self._payload.record.job_id, self._payload.owner, settings.record_address
+            self._client, self._payload.record.job_id, self._payload.owner, self._record_address
         )
         self._attempt = 0
 
@@ -92,7 +93,7 @@ class KubernetesAmContainer(AmContainer):
                 break
             except InfraError as error:
                 if self._store.is_lasting(error):
-                    self._fail_job(_explain_refusal(error))
+                    self._fail_job(_explain_refusal(error, self._record_address))
                 if clock.monotonic() + pause > give_up_at:
                     raise
             time.sleep(pause)
@@ -109,7 +110,7 @@ class KubernetesAmContainer(AmContainer):
         if deaths >= allowed:
             text = f"{deaths} of {allowed} AM attempts (am_attempts) died within {ATTEMPTS_WITHIN / 60:g} minutes"
             (pod,) = self._client.list(PODS, name=self._pod).items or ({},)
-            last = pod_ends.explain_am_end(pod)
+            last = pod_ends.explain_am_end(pod, "lastState")
             self._fail_job(f"{text}; the last one: {last}" if last else text)
 
     def _fail_job(self, reason: str) -> NoReturn:
@@ -123,8 +124,9 @@ class KubernetesAmContainer(AmContainer):
         return KubernetesAllocator(job, self._payload, self._pod, self._host, self._client, self._store, self._attempt)
 
 
-def _explain_refusal(error: InfraError) -> str:
+def _explain_refusal(error: InfraError, record_address: str) -> str:
     """Return why the job's history cannot be written."""
     if isinstance(error, KubeApiError):
         return f"{error}: the service account of the application master needs its Role"
-    return f"the job's history cannot be written (scheduler.kubernetes.record): {error}"
+    place = f" in {record_address} (scheduler.kubernetes.record)" if record_address else ""
+    return f"the job's history cannot be written{place}: {error}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tony.errors import InfraError
 from tony.kube.api_client import ApiClient, Object, parse_time
-from tony.kube.errors import KubeApiError
+from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from tony.model.submission_record import JobRecord
 from tony.schedulers.kubernetes.cancellation import Cancellation
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two notes of a submission that it is under way.
 _NOTE_SECONDS = 60.0
+#: Seconds without such a note before its Job is in danger: others delete it 600 s after the last one.
+_MAX_SILENCE_SECONDS = 480.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,19 +60,26 @@ class ObjectProvision:
     stop: Cancellation
     _started_at: float = field(default_factory=lambda: time.monotonic())
     _noted_at: float = field(default_factory=lambda: time.monotonic())
+    _tried_at: float = field(default_factory=lambda: time.monotonic())
 
     def note_progress(self) -> None:
         """Tell other submissions now and then that this one is under way; to be called while it sends.
 
         Raises:
-            SchedulerError: it is to stop; or its Job was deleted.
+            SchedulerError: it is to stop; or its Job was deleted, or may be soon, as the API server does not respond.
         """
         self.stop.check()
         now = time.monotonic()
-        if now - self._noted_at > _NOTE_SECONDS:
-            self._noted_at = now
+        if now - self._tried_at > _NOTE_SECONDS:
             created_at = parse_time(self.created["metadata"]["creationTimestamp"])
-            note_alive(self.client, self.created, created_at + now - self._started_at)
+            try:
+                note_alive(self.client, self.created, created_at + now - self._started_at)
+                self._noted_at = now
+            except KubeError as error:
+                is_deleted = isinstance(error, KubeApiError) and error.is_missing
+                if is_deleted or now - self._noted_at > _MAX_SILENCE_SECONDS:
+                    raise
+            self._tried_at = time.monotonic()
 
 
 def provide_objects(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:

@@ -237,14 +237,23 @@ def explain_end(pod: Object) -> PodEnd:
     return PodEnd(cause=_explain_exit(terminated))
 
 
-def explain_am_end(pod: Object) -> str:
-    """Return how the last AM in a pod ended, with the end of its log; empty if none did, or it succeeded."""
-    states = (_get_container(pod).get(name) or {} for name in ("state", "lastState"))
-    terminated: Object = next(filter(None, (state.get("terminated") for state in states)), {})
+def explain_am_end(pod: Object, state: str = "state") -> str:
+    """Return how the AM in a pod ended, with the end of its log; empty if it did not, or succeeded.
+
+    Args:
+        state: the field of its container; `lastState` of the one before.
+    """
+    terminated = (_get_container(pod).get(state) or {}).get("terminated") or {}
     if terminated.get("reason") == "OOMKilled":
         limit = _find_memory_limit(pod)
         return f"the kernel killed it at its memory limit{limit}: request more with `scheduler.kubernetes.am_memory`"
     return _describe_exit("it", terminated) if terminated.get("exitCode") else ""
+
+
+def find_failed_exit(pods: Sequence[Object], exit_code: int) -> str:
+    """Return how the newest AM ended that has exited with this code, with the end of its log; empty if none has."""
+    failed = [pod for pod in pods if find_exit_code(pod) == exit_code]
+    return explain_am_end(failed[-1]) if failed else ""
 
 
 def _explain_disruption(condition: Object, message: str) -> PodEnd:

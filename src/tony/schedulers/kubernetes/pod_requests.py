@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import AnswerLostError, KubeApiError, KubeError
@@ -86,15 +86,16 @@ class PodRequests:
             await asyncio.sleep(pause)
         return is_sent
 
-    async def list(self) -> Sequence[Object]:
-        """Return all pods with the labels.
+    async def list(self) -> Mapping[str, Object]:
+        """Return all pods with the labels, by name.
 
         Raises:
             KubeError: it is lasting.
         """
         for pause in _BACKOFF:
             try:
-                return (await to_thread(lambda: self._client.list(PODS, labels=self._labels))).items
+                found = await to_thread(lambda: self._client.list(PODS, labels=self._labels))
+                return {str(pod["metadata"]["name"]): pod for pod in found.items}
             except KubeError as error:
                 if self._is_lasting(error):
                     raise

@@ -104,6 +104,8 @@ def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[P
     problems += _find_problem(f"{place}.record", lambda: parse_record(settings.record))
     if settings.staging_secret and not _SECRET_NAME.fullmatch(settings.staging_secret):
         problems.append(Problem(key=f"{place}.staging_secret", message="expected the name of a Secret."))
+    elif settings.staging_secret and not settings.staging.startswith("s3:"):
+        problems.append(Problem(key=f"{place}.staging_secret", message='is for `staging = "s3://..."` alone.'))
     problems += _find_template_problems(f"{place}.template", settings.template, is_for_am=True)
     problems += _find_template_problems(f"{place}.am_template", settings.am_template, is_for_am=True)
     for name, role in spec.effective_roles.items():

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tony.errors import SchedulerError
+from tony.errors import ConfigError, InfraError, Problem, SchedulerError
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
 from tony.kube.api_client import ApiClient, Object
@@ -64,18 +64,31 @@ def open_own_record(client: ApiClient, job: str, owner: str, address: str) -> Jo
     return SplitJobStore(contacts, _build_history(hdfs.select_file_system(_find_service(hdfs, address)), address, job))
 
 
-def make_record(access: HadoopAccess, address: str, job: str) -> None:
+def make_record(access: HadoopAccess, address: str, job: str, undo: contextlib.ExitStack) -> None:
     """Create the folder of a job in HDFS with its tokens, if its history is there: so a submission finds that it can.
 
+    Args:
+        undo: removes it if the submission fails.
+
     Raises:
-        InfraError: it cannot be written.
+        SchedulerError: it cannot be written.
     """
-    if address:
-        hdfs = access.create_clients()
-        with contextlib.closing(
-            _build_history(hdfs.select_file_system(_find_service(hdfs, address)), address, job)
-        ) as store:
-            store.make()
+    if not address:
+        return
+    system, folder = split_address(address)
+    path = f"{folder}/jobs/{job}"
+
+    def remove() -> None:
+        with contextlib.suppress(InfraError), contextlib.closing(access.open_files(system)) as files:
+            files.delete(path)
+
+    try:
+        with contextlib.closing(access.open_files(system)) as files:
+            files.make_directories(path, 0o700)
+    except InfraError as error:
+        text = f"the job's history cannot be kept in {address} (scheduler.kubernetes.record)"
+        raise SchedulerError(f"{text}: {error}") from error
+    undo.callback(remove)
 
 
 class HistoryReader:
@@ -98,7 +111,10 @@ class HistoryReader:
             SchedulerError: the file system is not known here; says what to do.
         """
         values = load_recorded_values(self._home.job(job))
-        address = read_settings(values)[0].record_address
+        try:
+            address = read_settings(values)[0].record_address
+        except ValueError as error:  # the file may be anyone's, or of a newer tony
+            raise SchedulerError(f"scheduler.kubernetes.record of {job}: {error}") from None
         if not values:
             try:
                 address = find_record(client.get(JOBS, job))
@@ -128,6 +144,23 @@ class HistoryReader:
                 except (ValueError, ConfigurationError) as error:
                     raise SchedulerError(f"the history of {job} is in {address}: {error}") from error
             return _build_history(self._clients[system], address, job)
+
+    def check(self, address: str) -> None:
+        """Check that commands of this machine could read histories in a place.
+
+        Args:
+            address: see `parse_record`.
+
+        Raises:
+            ConfigError: they could not.
+        """
+        if address:
+            try:
+                _find_clients(self._home, address)
+            except (ValueError, ConfigurationError) as error:
+                text = f"commands could not read the history there, with the configuration in HADOOP_CONF_DIR: {error}"
+                key = "scheduler.kubernetes.record"
+                raise ConfigError([Problem(key=key, value=address, message=text)]) from error
 
 
 def _find_clients(home: Home, address: str) -> HdfsClients:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tony.errors import StorageError
 from tony.oci.docker_credentials import load_docker_login
 from tony.oci.file_image import LayerFile, build_file_image
 from tony.oci.registry_client import RegistryClient
@@ -34,13 +33,10 @@ def provide_in_registry(place: StagingRegistry, provision: ObjectProvision) -> I
 
 def _push_file(client: RegistryClient, path: Path, tag: str, provision: ObjectProvision) -> str:
     """Push an image, and return its digest."""
-    try:
-        layer = LayerFile(path, IMAGE_FILE, provision.note_progress)
-        image = build_file_image(layer.compute_digest(), layer.size)
-        if not client.has_blob(image.layer_digest):
-            client.push_blob(image.layer_digest, layer.size, layer.read_chunks)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
+    layer = LayerFile(path, IMAGE_FILE, provision.note_progress)
+    image = build_file_image(layer.compute_digest(), layer.size)
+    if not client.has_blob(image.layer_digest):
+        client.push_blob(image.layer_digest, layer.size, layer.read_chunks)
     for config in image.configs:
         client.push_config(config)
     for manifest in image.manifests:

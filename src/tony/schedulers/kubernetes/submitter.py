@@ -162,6 +162,7 @@ class KubernetesSubmitter(Submitter):
             raise ConfigError([Problem(key="framework", value=job.record.spec.framework, message=text)])
         cache = Cache(job.home.cache)
         stored = store_modules(cache)
+        self._histories.check(settings.record_address)
         files = find_files(job.record, cache, stored, settings)
         runtime = (stored.digest, files.pieces[stored.digest])
         client = create_client(settings)
@@ -172,6 +173,8 @@ class KubernetesSubmitter(Submitter):
                 self._has_unrenewed_tokens = access.is_fetched and not settings.token_renewer
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
+            if access:
+                make_record(access, settings.record_address, name, undo)
             with files.provide(client, job.record, settings, created, access, stop) as images:
                 content = json.loads(job.folder.credentials.read_text())
                 credentials = from_plain(JobCredentials, content, ignore_unknown=True)
@@ -190,7 +193,6 @@ class KubernetesSubmitter(Submitter):
                 _create_secret(client, name, f"{name}-env", payload.owner, variables)
                 if access:
                     _create_secret(client, name, f"{name}-hadoop", payload.owner, access.encode())
-                    make_record(access, settings.record_address, name)
                 stop.check()
                 client.patch(JOBS, name, dict(RELEASE))
             with contextlib.suppress(KubeError):  # the next submission does it
@@ -232,7 +234,8 @@ class KubernetesSubmitter(Submitter):
             note = pod_ends.explain_am_end(pods[-1]) if pods else ""
             note = note or str(failed.get("message") or "")
             return ApplicationStatus(alive=False, note=note, given_up=True)
-        if note := _find_failed_exit(pods):  # it could not end the Job, so that the next one is started in vain
+        # It could not end the Job, so that the next one is started in vain.
+        if note := pod_ends.find_failed_exit(pods, FAILED_EXIT_CODE):
             return ApplicationStatus(alive=False, note=note, given_up=True)
         if is_incomplete(job):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
@@ -464,12 +467,6 @@ def _find_running_pod(pods: Sequence[Object]) -> Object | None:
     """Return the newest pod that has not ended."""
     running = [pod for pod in pods if not pod_ends.has_ended(pod) and not pod["metadata"].get("deletionTimestamp")]
     return running[-1] if running else None
-
-
-def _find_failed_exit(pods: Sequence[Object]) -> str:
-    """Return how the newest AM that has failed its job ended, with the end of its log; empty if there is none."""
-    failed = [pod for pod in pods if pod_ends.find_exit_code(pod) == FAILED_EXIT_CODE]
-    return pod_ends.explain_am_end(failed[-1]) if failed else ""
 
 
 def _read_am_address(client: ApiClient, job_id: str) -> ApplicationStatus:

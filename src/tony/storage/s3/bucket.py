@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
+from tony.control_characters import escape
 from tony.errors import StorageError
 from tony.retry import Backoff
 from tony.storage.s3.request_signature import EMPTY_DIGEST, S3Credentials, sign_request
@@ -27,6 +28,8 @@ _MAX_TRIES = 6
 _PAUSES = Backoff(first=0.5, most=16.0, jitter=0.5)
 _PASSING_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _MAX_ERROR_BYTES = 64 << 10
+#: Characters of the server's words in a message.
+_MAX_WORDS = 300
 _CHUNK_BYTES = 1 << 20
 
 T = TypeVar("T")
@@ -222,7 +225,7 @@ class S3Bucket:
 def _find_words(body: bytes) -> str:
     """Return code and message of an error document; empty if there is none, as after HEAD."""
     found = [re.search(rf"<{name}>([^<]*)</{name}>", body.decode(errors="replace")) for name in ("Code", "Message")]
-    return ": ".join(match[1] for match in found if match)
+    return escape(": ".join(match[1] for match in found if match))[:_MAX_WORDS]
 
 
 class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
