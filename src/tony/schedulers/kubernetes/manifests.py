@@ -66,9 +66,9 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_WEIGHT = 100
 #: CPU of an AM, which is mostly idle: a tenth of a core.
 _AM_CPU = "100m"
-#: An AM leaves a node that does not answer after 30 s, not after the 300 s of other pods: programs run on meanwhile.
+#: An AM leaves a node that does not answer after 10 s, not after the 300 s of other pods: programs run on meanwhile.
 _LOST_NODE_TOLERATIONS = [
-    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 10}
     for taint in ("not-ready", "unreachable")
 ]
 #: The change of a Job that starts it.
