@@ -92,9 +92,11 @@ class KubernetesAmContainer(AmContainer):
                 attempt = self._store.claim_attempt(build_segment_name)
                 break
             except InfraError as error:
-                if self._store.is_lasting(error):
+                is_last = clock.monotonic() + pause > give_up_at
+                # A NameNode that has just become active may refuse a token for a moment.
+                if self._store.is_lasting(error) and (is_last or isinstance(error, KubeApiError)):
                     self._fail_job(_explain_refusal(error, self._record_address))
-                if clock.monotonic() + pause > give_up_at:
+                if is_last:
                     raise
             time.sleep(pause)
         if attempt > MAX_AM_ATTEMPTS:
