@@ -226,7 +226,8 @@ class ContainerAllocator(ABC):
         """Return the containers of earlier AM attempts that are still running, and stop everything else they left.
 
         From now on they belong to this AM: their ends are reported, they may be released and killed, and they count
-        towards the demand. Waits while a container's state is unknown: missing is not ended.
+        towards the demand. Waits while a container's state is unknown: missing is not ended. Called once by each AM
+        attempt, after `open` and before any demand.
 
         Args:
             known: the containers according to the event log; empty in the first AM attempt.
