@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import ROWS
+from tests.kubernetes_build import wait_for_software
 from tests.mini_clusters import why_not
 
 ROOT = Path(__file__).parents[2]
 #: Rows that start a real cluster.
 NEEDS_HADOOP = ("yarn", "yarn_failures", "hdfs_log")
-#: Run by `make test-all` only: each starts a cluster of its own, as `yarn` does, whose helpers they use.
-LONG = ("yarn_failures", "hdfs_log")
+NEEDS_KUBERNETES = ("kubernetes", "kubernetes_failures", "kubernetes_scale")
+#: Run by `make test-all` only: each starts a cluster of its own, with the helpers of `yarn` or `kubernetes`.
+LONG = ("yarn_failures", "hdfs_log", "kubernetes_failures", "kubernetes_scale")
 #: Always run. The types of the others are checked always; they run when the bench or what they import changed.
 ALWAYS = ("startup", "core")
 
@@ -26,10 +28,11 @@ def marks_of(row: str) -> list[pytest.MarkDecorator]:
     """Return the marks of a row: it depends on the bench and on the packages that its file imports."""
     if row in ALWAYS:
         return []
+    marks = [pytest.mark.xdist_group("shared-kubernetes")] if row in NEEDS_KUBERNETES else []
     if row in LONG:
-        return [pytest.mark.long]
+        return [*marks, pytest.mark.long]
     source = (ROOT / "bench" / f"{row}.py").read_text(encoding="utf-8")
-    return [pytest.mark.on_change("bench", *re.findall(r"^from tony\.(\w+)", source, re.MULTILINE))]
+    return [*marks, pytest.mark.on_change("bench", *re.findall(r"^from tony\.(\w+)", source, re.MULTILINE))]
 
 
 def test_every_row_is_in_the_table() -> None:
@@ -43,6 +46,8 @@ def test_a_row_runs_alone(row: str) -> None:
     """It prints its table and keeps nothing of a sample."""
     if row in NEEDS_HADOOP and (reason := why_not()):
         pytest.skip(reason)
+    if row in NEEDS_KUBERNETES:
+        wait_for_software(os.environ)
     kept = (ROOT / "bench" / "results.md").read_bytes()
     done = subprocess.run(
         [sys.executable, "-m", "bench", row, "--quick"], cwd=ROOT, env=os.environ, capture_output=True, text=True
