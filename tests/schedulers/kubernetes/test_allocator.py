@@ -153,6 +153,7 @@ def test_an_am_whose_pod_was_deleted_creates_no_more_of_many_pods(
 ) -> None:
     """Most of them wait for their turn when it is deleted."""
     monkeypatch.setattr(pod_requests, "_PROOF_SECONDS", 0.0)
+    monkeypatch.setattr(allocator, "_CLOSE_SECONDS", 0.0)  # at the end some still wait for the pause between requests
 
     async def run() -> None:
         async with open_cluster(tmp_path) as cluster:
