@@ -114,7 +114,7 @@ def test_a_history_that_no_command_could_read_is_refused_before_anything_is_crea
 
 
 def test_a_job_directory_with_an_unknown_place_is_an_error(job: PreparedJob, cluster: Cluster) -> None:
-    """A newer tony, or somebody else, has written it."""
+    """A newer tony, or another user, has written it."""
     settings = {**job.record.spec.scheduler_settings, "record": "s3://bucket"}
     record = replace(job.record, spec=replace(job.record.spec, scheduler_settings=settings))
     folder = job.home.job(job.record.job_id)
