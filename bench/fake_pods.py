@@ -259,13 +259,15 @@ class FakePods:
         plain.settimeout(10.0)
         try:
             plain.connect(self._target)
+            plain.setblocking(False)
+            # It looks at the connection, which a server that is killed may have ended meanwhile.
+            sock = self._context.wrap_socket(plain, server_hostname=AM_NAME, do_handshake_on_connect=False)
         except OSError:
             plain.close()
             self._note_connected(executor)
             self._call_later(_RETRY_SECONDS, lambda: self._pass_on(executor))
             return
-        plain.setblocking(False)
-        executor.sock = self._context.wrap_socket(plain, server_hostname=AM_NAME, do_handshake_on_connect=False)
+        executor.sock = sock
         executor.decoder = Decoder(MAX_FROM_AM)
         self._poll.register(executor.sock.fileno(), select.EPOLLIN)
         self._wait_for(executor, self._shake_hands)

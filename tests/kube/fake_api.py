@@ -75,7 +75,7 @@ class FakeApi:
             if request.method == "POST":
                 return self._create(path, request.body, is_dry="dryRun" in query)
             if request.method == "GET" and "watch" in query:
-                return Answer(lines=self._watch(path, int(query["resourceVersion"])))
+                return Answer(lines=self._watch(path, query, int(query["resourceVersion"])))
             if request.method == "GET" and not name:
                 return self._list(path, query, metadata_only="PartialObjectMetadata" in request.headers["Accept"])
             if request.method == "DELETE" and not name:
@@ -146,8 +146,9 @@ class FakeApi:
         self._events.append((version, path, {"type": kind, "object": copy.deepcopy(changed)}))
         self._changed.notify_all()
 
-    def _watch(self, path: str, version: int) -> Iterator[Object]:
+    def _watch(self, path: str, query: dict[str, str], version: int) -> Iterator[Object]:
         """Yield changes after a version until the API is closed."""
+        labels = _parse_labels(query)
         while True:
             with self._changed:
                 new = [(number, event) for number, place, event in self._events if number > version and place == path]
@@ -158,7 +159,8 @@ class FakeApi:
                     continue
             for number, event in new:
                 version = number
-                yield event
+                if labels <= (event["object"]["metadata"].get("labels") or {}).items():
+                    yield event
 
     def _list(self, path: str, query: dict[str, str], *, metadata_only: bool) -> Answer:
         found = self._select(path, query)
@@ -166,13 +168,18 @@ class FakeApi:
         return Answer(body={"metadata": {"resourceVersion": str(next(self._versions))}, "items": copy.deepcopy(items)})
 
     def _select(self, path: str, query: dict[str, str]) -> list[Object]:
-        labels = dict(pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair)
+        labels = _parse_labels(query)
         name = query.get("fieldSelector", "").removeprefix("metadata.name=")
         return [
             each
             for (place, own), each in sorted(self.objects.items())
-            if place == path and name in ("", own) and labels.items() <= (each["metadata"].get("labels") or {}).items()
+            if place == path and name in ("", own) and labels <= (each["metadata"].get("labels") or {}).items()
         ]
+
+
+def _parse_labels(query: dict[str, str]) -> set[tuple[str, str]]:
+    pairs = (pair.partition("=") for pair in query.get("labelSelector", "").split(",") if pair)
+    return {(name, value) for name, _, value in pairs}
 
 
 def _split(path: str) -> tuple[str, str]:

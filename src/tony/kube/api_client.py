@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -86,12 +86,14 @@ class ApiClient:
         labels: Mapping[str, str] | None = None,
         name: str = "",
         metadata_only: bool = False,
+        trim: Callable[[Object], Object] | None = None,
     ) -> ObjectList:
         """Return all objects with these labels, page by page.
 
         Args:
             name: only the object of this name; unlike `get`, it needs the right to list.
             metadata_only: leave out all but the metadata of each object.
+            trim: returns the part of an object to keep; whole objects of a long list take much memory.
 
         Raises:
             KubeError: there are too many.
@@ -113,7 +115,8 @@ class ApiClient:
                     raise
                 items, token = [], ""
                 continue
-            items += page.get("items") or ()
+            found = page.pop("items", None) or ()
+            items += map(trim, found) if trim else found
             if len(items) > _MAX_OBJECTS:
                 raise KubeError(f"{what}: namespace {self.namespace} has more than {_MAX_OBJECTS:,} of them")
             metadata = page.get("metadata") or {}

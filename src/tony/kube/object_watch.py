@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tony.kube.api_client import ApiClient, Object
+from tony.kube.api_client import ApiClient, Object, ObjectList
 from tony.kube.errors import AnswerLostError, KubeApiError, KubeError, build_api_error
 from tony.kube.http_connection import ApiAnswer
 from tony.kube.resources import ApiResource
@@ -61,6 +61,7 @@ class ObjectWatch:
     Args:
         on_change: called for each change, in order, in the thread of `run`.
         on_trouble: called with the error when the server cannot be reached, and with None when it answers again.
+        trim: returns the part of an object that is reported; it has name and uid.
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class ObjectWatch:
         labels: Mapping[str, str],
         on_change: Callable[[ObjectChange], None],
         on_trouble: Callable[[KubeError | None], None],
+        trim: Callable[[Object], Object] = lambda content: content,
     ) -> None:
-        self._client, self._resource, self._labels = client, resource, labels
+        self._client, self._resource, self._labels, self._trim = client, resource, labels, trim
         self._on_change, self._on_trouble = on_change, on_trouble
         self._names: dict[str, str] = {}  # name -> uid: whole objects would take too much memory
         self._names_lock = threading.Lock()
@@ -84,6 +86,12 @@ class ObjectWatch:
         """Note that an object exists: if the next list does not have it, it was deleted. Call it from any thread."""
         with self._names_lock:
             self._names.setdefault(name, "")
+
+    def note_list(self, found: ObjectList) -> None:
+        """Continue from a list that the caller has read and trimmed; none is read first. Call it before `run`."""
+        with self._names_lock:
+            self._names |= {_get_name(each): _get_uid(each) for each in found.items}
+        self._version = found.version
 
     def stop(self) -> None:
         """End `run`."""
@@ -114,7 +122,7 @@ class ObjectWatch:
     def _list(self) -> None:
         with self._names_lock:
             before = dict(self._names)
-        found = self._client.list(self._resource, labels=self._labels)
+        found = self._client.list(self._resource, labels=self._labels, trim=self._trim)
         self._on_trouble(None)
         listed = {_get_name(each): _get_uid(each) for each in found.items}
         for name, uid in before.items():
@@ -159,11 +167,11 @@ class ObjectWatch:
         if kind == "DELETED":
             with self._names_lock:
                 self._names.pop(_get_name(content), None)
-            self._on_change(ObjectChange(Change.DELETED, content))
+            self._on_change(ObjectChange(Change.DELETED, self._trim(content)))
         elif kind in ("ADDED", "MODIFIED"):
             with self._names_lock:
                 self._names[_get_name(content)] = uid
-            self._on_change(ObjectChange(Change.PRESENT, content))
+            self._on_change(ObjectChange(Change.PRESENT, self._trim(content)))
         self._version = str(version)
 
 

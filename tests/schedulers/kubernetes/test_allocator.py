@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from tony.core.events import ContainerEnded, Event, Excluded, Granted, Unsatisfi
 from tony.errors import AttemptSupersededError, UserError
 from tony.hadoop.tokens import TokenCredentials
 from tony.kube import denials, resources
-from tony.kube.api_client import ApiClient
+from tony.kube.api_client import ApiClient, ObjectList
 from tony.kube.cluster_access import ClusterAccess
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
@@ -212,7 +212,7 @@ def test_pods_without_a_node_are_kept_by_an_am_that_was_started_again(tmp_path: 
 def test_a_pod_without_a_node_that_is_deleted_meanwhile_is_created_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list of the next AM attempt still had it, and its watch did not know it then."""
+    """The list of the next AM attempt still had it; its watch begins with that list."""
 
     async def run() -> None:
         async with open_cluster(tmp_path) as cluster:
@@ -225,10 +225,9 @@ def test_a_pod_without_a_node_that_is_deleted_meanwhile_is_created_anew(
             requests = cluster.allocator._requests
             find_pods = requests.list
 
-            async def find_pods_late() -> Mapping[str, Object]:
+            async def find_pods_late() -> ObjectList:
                 found = await find_pods()
-                if "late" in found:
-                    cluster.api.remove(PODS, "late")
+                cluster.api.remove(PODS, "late")
                 return found
 
             monkeypatch.setattr(requests, "list", find_pods_late)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,10 +50,13 @@ class _Cluster:
             self.scheduler.run()
         return found
 
-    async def start(self, name: str, spec: JobSpec, attempt: int = 1, gang: str = "") -> _Job:
+    async def start(
+        self, name: str, spec: JobSpec, attempt: int = 1, gang: str = "", known: Sequence[KnownContainer] = ()
+    ) -> _Job:
         job = _Job(self, name, spec, attempt, gang)
         self.jobs.append(job)
         await job.allocator.open(job.events.append)
+        assert len(await job.allocator.recover(known)) == len(known)
         return job
 
     def list_groups(self) -> list[Object]:
@@ -200,8 +203,7 @@ def test_a_pod_that_replaces_another_joins_its_gang(tmp_path: Path, *, is_recove
             await wait_until(lambda: len(job.granted) == 3)
             if is_recovered:
                 known = [KnownContainer(id=each.container, role="worker", host=each.host) for each in job.granted]
-                job = await cluster.start("one", THREE, attempt=2)
-                assert len(await job.allocator.recover(known)) == 3
+                job = await cluster.start("one", THREE, attempt=2, known=known)
                 job.allocator.set_demand("worker", 3)
             lost = job.pods[0]["metadata"]["name"]
             cluster.api.update(PODS, lost, {"status": {"phase": "Failed"}})

@@ -169,12 +169,11 @@ class KubernetesAllocator(EnlistingAllocator):
     # --- the session --------------------------------------------------------------------------------------------------
 
     async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
-        if self._watch:
+        if self._own_pod_watch:
             return
         self._sink, self._am_address = sink, addresses.am
         listens = {"pid": 0, "host": self._host, "attempt": self.attempt, "address": addresses.am}
         self._publisher.start({**listens, "dialed_by": self.dialed_by} if addresses.am else None)
-        self._watch = start_pod_watch(self._client, self._labels, self._on_change)
         self._own_pod_watch = asyncio.get_running_loop().create_task(self._own_pod.watch())
         if self._tokens:
             self._tokens.start()
@@ -191,15 +190,14 @@ class KubernetesAllocator(EnlistingAllocator):
         return self._own_pod.is_current
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
-        for each in known:  # before the list, so that no end is missed
+        for each in known:
             memory = each.memory or self._memory[each.role]
             pod = TaskPod(each.id, each.role, memory, PodStage.GRANTED, each.host, is_used=True)
             pod.has_enlisted = each.executor_pid is not None
             self._table.pods[each.id] = pod
             self.add_container(each.id)
-            if self._watch:
-                self._watch.expect(each.id)
-        found = await self._requests.list()
+        listed = await self._requests.list()
+        found = {str(each["metadata"]["name"]): each for each in listed.items}
         self._gangs.recover(self._table.pods.values(), found)
         running = {name for name, each in found.items() if not pod_ends.has_executor_ended(each)}
         # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
@@ -212,26 +210,22 @@ class KubernetesAllocator(EnlistingAllocator):
         for pod in self._table.pods.values():
             self._note_deletion(pod, found[pod.name])
         kept = [*self._table.pods]
-        if adopted := [name for name in running - self._table.pods.keys() if self._adopt_or_delete(found[name])]:
-            now = await self._requests.list()  # the watch has not reported what became of them before
-            for name in adopted:
-                change = Change.PRESENT if name in now else Change.DELETED
-                self._on_change(ObjectChange(change, now.get(name, found[name])))
+        for name in running - self._table.pods.keys():
+            self._adopt_or_delete(name, found[name])
+        self._watch = start_pod_watch(self._client, self._labels, listed, self._on_change)
         self._recovered.set()
         return kept
 
-    def _adopt_or_delete(self, content: Object) -> bool:
-        """Keep a pod that was not known to be granted; return False if it is of a gang, or cannot enlist here."""
-        name, role = str(content["metadata"]["name"]), str(content["metadata"]["labels"].get(ROLE_LABEL))
+    def _adopt_or_delete(self, name: str, content: Object) -> None:
+        """Keep a pod that was not known to be granted, unless it is of a gang, or cannot enlist here."""
+        role = str(content["metadata"]["labels"].get(ROLE_LABEL))
         is_ours = role in self._memory and find_am_address(content) == self._am_address
         if not is_ours or content["metadata"].get("deletionTimestamp") or find_gang_name(content):
             self._start(self._requests.delete(name))
-            return False
+            return
         self._table.pods[name] = TaskPod(name, role, self._memory[role], PodStage.PENDING)
         self.add_container(name)
-        if self._watch:
-            self._watch.expect(name)
-        return True
+        self._on_change(ObjectChange(Change.PRESENT, content))
 
     def _replace(self, pod: TaskPod, cause: str, content: Object | None) -> None:
         """Replace a pod that is of no use; it is deleted as an orphan. Without content its node is lost."""
@@ -372,7 +366,7 @@ class KubernetesAllocator(EnlistingAllocator):
     def _delete_unknown(self, change: ObjectChange) -> None:
         """Delete a pod that a request of the AM attempt before has created since."""
         is_running = change.change is Change.PRESENT and not pod_ends.has_executor_ended(change.content)
-        if is_running and self._recovered.is_set() and not change.content["metadata"].get("deletionTimestamp"):
+        if is_running and not change.content["metadata"].get("deletionTimestamp"):
             self._start(self._requests.delete(str(change.content["metadata"]["name"])))
 
     def _grant(self, pod: TaskPod, node: str) -> None:

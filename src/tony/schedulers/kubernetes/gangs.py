@@ -217,17 +217,19 @@ class GangTable:
         for pod in pods:
             if not (name := names.get(pod.name, "")):
                 continue
+            if gang := gangs.get(name):
+                pod.gang = gang
+                gang.memory = {**gang.memory, pod.role: pod.memory}
+                continue
             members = [each for other, each in found.items() if names[other] == name]
             places = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in members)
             if self.kind is GangKind.KUEUE:
                 places = Counter(json.loads(found[pod.name]["metadata"]["annotations"][_PLACES_ANNOTATION]))
             # An upper limit: that of the group in the cluster may be less, for an elastic job.
             minimum = min(len(members), sum(self._sizes.values()))
-            gang = gangs.setdefault(name, Gang(name, places, minimum, {}))
-            gang.memory = {**gang.memory, pod.role: pod.memory}
+            gangs[name] = pod.gang = gang = Gang(name, places, minimum, {pod.role: pod.memory})
             done = [each for each in members if each.get("status", {}).get("phase") == "Succeeded"]
             gang.kept = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in done)
-            pod.gang = gang
 
 
 def _list_waiting(pods: Iterable[TaskPod]) -> Sequence[TaskPod]:

@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from tony.kube.api_client import ApiClient, Object
+from tony.kube.api_client import ApiClient, Object, ObjectList
 from tony.kube.errors import AnswerLostError, KubeApiError, KubeError
 from tony.kube.resources import PODS
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.kubernetes.own_pod import OwnPod
+from tony.schedulers.kubernetes.pod_watch import trim_pod
 
 #: Requests that create pods at one time: half of the threads of the AM.
 _MAX_CONCURRENT_REQUESTS = 4
@@ -86,16 +87,15 @@ class PodRequests:
             await asyncio.sleep(pause)
         return is_sent
 
-    async def list(self) -> Mapping[str, Object]:
-        """Return all pods with the labels, by name.
+    async def list(self) -> ObjectList:
+        """Return all pods with the labels, trimmed.
 
         Raises:
             KubeError: it is lasting.
         """
         for pause in _BACKOFF:
             try:
-                found = await to_thread(lambda: self._client.list(PODS, labels=self._labels))
-                return {str(pod["metadata"]["name"]): pod for pod in found.items}
+                return await to_thread(lambda: self._client.list(PODS, labels=self._labels, trim=trim_pod))
             except KubeError as error:
                 if self._is_lasting(error):
                     raise
