@@ -43,6 +43,7 @@ LONGEST = (
     "shared-cluster",
     "other-clusters",
     "shared-kubernetes",
+    "kubernetes-scenarios",
     "tests/scenarios",
     "tests/e2e",
     "tests/failure_modes",
@@ -63,7 +64,10 @@ CLUSTER_GROUPS = {
     "shared-cluster": running_clusters,
     "other-clusters": running_clusters,
     "shared-kubernetes": running_kubernetes,
+    "kubernetes-scenarios": running_kubernetes,
 }
+#: They run in two processes, each with a cluster of its own: where Kubernetes is built first, they are the last.
+KUBERNETES_GROUPS = ("shared-kubernetes", "kubernetes-scenarios")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -107,9 +111,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
     items.sort(key=lambda item: rank_of(group_of(item)))
-    first = next((item for item in items if group_of(item) == "shared-kubernetes"), None)
-    if first and KUBERNETES_LAST in os.environ:
-        first.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS + 300))  # it waits for the build
+    for group in KUBERNETES_GROUPS if KUBERNETES_LAST in os.environ else ():
+        if first := next((item for item in items if group_of(item) == group), None):
+            first.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS + 300))  # it waits for the build
 
 
 def is_named(config: pytest.Config) -> bool:
@@ -136,14 +140,16 @@ def group_of(item: pytest.Item) -> str:
         return "shared-cluster"
     if "clusters" in fixtures:
         return "other-clusters"
-    if "kubernetes" in fixtures or parameters.get("scheduler") == "kubernetes":
+    if parameters.get("scheduler") == "kubernetes":
+        return "kubernetes-scenarios"
+    if "kubernetes" in fixtures:
         return "shared-kubernetes"
     return item.nodeid.partition("::")[0]
 
 
 def rank_of(group: str) -> int:
     """What takes longest begins first, so that no process is left alone with it at the end."""
-    if group == "shared-kubernetes" and KUBERNETES_LAST in os.environ:
+    if group in KUBERNETES_GROUPS and KUBERNETES_LAST in os.environ:
         return len(LONGEST) + 1
     return next((number for number, name in enumerate(LONGEST) if group.startswith(name)), len(LONGEST))
 
@@ -240,7 +246,7 @@ def shared_kubernetes(pytestconfig: pytest.Config) -> Iterator[SharedKubernetes]
 
 @pytest.fixture
 def kubernetes(shared_kubernetes: SharedKubernetes) -> KubernetesCluster:
-    """A real Kubernetes of one node, all daemons running, shared by all tests of a run.
+    """A real Kubernetes of one node, all daemons running, shared by all tests of a process.
 
     Each test uses a namespace of its own: `tests.kubernetes.lab`. Jobs may use its namespace `default`, too.
     """
