@@ -3,10 +3,11 @@
 A checkpoint is a folder of its own, `step-00000040`, that appears all at once when all of it is there: it is written
 under another name and renamed. So a reader finds complete checkpoints only, at any time.
 
-A place is a path, or `webhdfs://NAMENODE:9870/user/ann/digits`: HDFS over HTTP, which needs no Java and no package. It
-is for clusters without security; on others, and for other stores, put fsspec in its place.
+A place is a path, or `webhdfs://NAMENODE:9870/user/ann/digits`: HDFS over HTTP, which needs no Java and no package. On
+a cluster with security the job's delegation token is used. For other stores put fsspec in its place.
 """
 
+import base64
 import getpass
 import json
 import os
@@ -80,7 +81,9 @@ class _WebHdfs:
         parts = urlsplit(place)
         self._url = "http://" + parts.netloc + "/webhdfs/v1"
         self._root = parts.path.rstrip("/")
-        self._user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        token = _find_token()
+        user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._login = {"delegation": token} if token else {"user.name": user}
 
     def names(self, name: str) -> list:
         try:
@@ -111,7 +114,31 @@ class _WebHdfs:
 
     def _ask(self, method: str, name: str, operation: str, **more: str) -> dict:
         """Asks the NameNode; it names a DataNode where bytes are to go or come from."""
-        query = urlencode({"op": operation, "user.name": self._user, **more})
+        query = urlencode({"op": operation, **self._login, **more})
         url = self._url + quote(self._root + "/" + name) + "?" + query
         with urlopen(Request(url, method=method), timeout=TIMEOUT) as answer:
             return json.loads(answer.read())
+
+
+def _find_token() -> str:
+    """The job's first token of HDFS, as WebHDFS takes it; empty without security. Source: Hadoop's Credentials.java."""
+    path = os.environ.get("HADOOP_TOKEN_FILE_LOCATION")
+    if not path:
+        return ""
+    with open(path, "rb") as file:
+        file.read(5)  # "HDTS", and the version
+        for _ in range(_read_length(file)):
+            file.read(_read_length(file))  # its name in the file
+            start = file.tell()
+            parts = [file.read(_read_length(file)) for _ in range(4)]  # identifier, password, kind, service
+            if parts[2] == b"HDFS_DELEGATION_TOKEN":
+                end = file.tell()
+                file.seek(start)
+                return base64.urlsafe_b64encode(file.read(end - start)).decode().rstrip("=")
+    return ""
+
+
+def _read_length(file) -> int:
+    """A number of Hadoop's variable length: it is in the first byte, or that says how many bytes follow."""
+    first = file.read(1)[0]
+    return first if first < 128 else int.from_bytes(file.read(144 - first), "big")

@@ -6,8 +6,10 @@ import base64
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +19,11 @@ from tests.e2e.lab import until
 from tests.hadoop import kerberos
 from tests.kubernetes.lab import KubernetesLab
 from tests.mini_clusters import why_not
+from tests.scenarios.test_examples import run_twice
 from tests.support.secure_hdfs import SecureHdfs, run_secure_hdfs
 from tony.hadoop.tokens import from_bytes, to_url_string
 from tony.kube.resources import CONFIG_MAPS, SECRETS
+from tony.mini.kubernetes.software import PYTHON_IMAGE
 from tony.schedulers.kubernetes.object_upload import MAX_STAGED_BYTES
 
 pytestmark = [
@@ -186,3 +190,21 @@ def _prove_hidden(lab: KubernetesLab) -> None:
     for token in tokens:
         forms = (token.password, base64.b64encode(token.password), to_url_string(token).encode())
         assert not any(form in text for form in forms for text in texts)
+
+
+@pytest.mark.long  # that it continues from a claim: tests/scenarios/test_examples.py; PyTorch: test_first_job.py
+@pytest.mark.timeout(600)
+def test_an_example_continues_from_a_checkpoint_in_hdfs(lab: KubernetesLab, hdfs: SecureHdfs) -> None:
+    """Two processes of JAX train together, with the job's token and nothing but the standard library."""
+    place = f"webhdfs://{hdfs.web}/user/ann/jax"
+    packages = Path(sysconfig.get_path("purelib"))
+    lab.write_site(lab.out.parent, packages)
+    options = ["--set", f"env.PYTHONPATH={packages}"]
+    options += ["--set", f'scheduler.kubernetes.file_systems=["{hdfs.uri}"]']
+    options += ["--set", f"scheduler.kubernetes.image={PYTHON_IMAGE}"]
+    printed = run_twice(lab, "jax", place, "--param", "steps=50", *options)
+    assert "process 0: continues from step 25" in printed
+    assert "process 1: continues from step 25" in printed
+    log = hdfs.find_log("nn").read_text()
+    renamed = re.findall(r"ugi=ann.*auth:TOKEN.*cmd=rename.*dst=/user/ann/jax/(step-\d+)", log)
+    assert renamed == ["step-00000025", "step-00000050"]
