@@ -15,7 +15,7 @@ import pytest
 
 from tests.kube.fake_api import FakeApi, Object
 from tests.kube.scripted_server import ScriptedServer
-from tony.client.credential_creation import make_credentials
+from tests.schedulers.kubernetes.fake_cluster import PODS, build_payload
 from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
@@ -26,11 +26,9 @@ from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
-from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.testing import allocator_bench, conformance, container_faults
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
-PODS = "/api/v1/namespaces/ml/pods"
 AM_POD = "am-pod"
 FAULTS = (
     container_faults.SlowContainer,
@@ -63,13 +61,7 @@ class KubernetesBench(allocator_bench.Bench):
 
     def _create_allocator(self) -> KubernetesAllocator:
         self.clients.append(ApiClient(ClusterAccess(server=self._server.url, namespace="ml")))
-        payload = AmPayload(
-            record=self.job.record,
-            credentials=make_credentials(tls=False),
-            runtime="0" * 64,
-            objects={"0" * 64: 1},
-            owner="owner",
-        )
+        payload = build_payload(self.job.record)
         client = self.clients[-1]
         store = ConfigMapJobStore(client, self.job_id)
         attempt = store.claim_attempt(build_segment_name)
@@ -183,19 +175,15 @@ async def bench(folder: Path, faults: Sequence[container_faults.Fault]) -> Async
                 client.close()
 
 
-def test_the_output_that_two_am_attempts_have_received_is_kept(tmp_path: Path) -> None:
+async def test_the_output_that_two_am_attempts_have_received_is_kept(tmp_path: Path) -> None:
     names = [f"worker-{index}.s1.t1.out" for index in range(2)]
-
-    async def store_output() -> None:
-        async with bench(tmp_path, ()) as job:
-            assert job.source.output_limit
-            await job.source.store_output([LogFileTail(name=names[0], offset=0, data=b"x")])
-            later = await job.start_next_attempt()
-            await later.store_output([LogFileTail(name=names[1], offset=0, data=b"x")])
-            found = await asyncio.to_thread(read_tails, ConfigMapJobStore(job.clients[0], job.job_id))
-            assert [each.name for each in found] == names
-
-    asyncio.run(store_output())
+    async with bench(tmp_path, ()) as job:
+        assert job.source.output_limit
+        await job.source.store_output([LogFileTail(name=names[0], offset=0, data=b"x")])
+        later = await job.start_next_attempt()
+        await later.store_output([LogFileTail(name=names[1], offset=0, data=b"x")])
+        found = await asyncio.to_thread(read_tails, ConfigMapJobStore(job.clients[0], job.job_id))
+        assert [each.name for each in found] == names
 
 
 @pytest.mark.parametrize("clause", [each for each in conformance.clauses(FAULTS) if each != _NEVER_IMPOSSIBLE])

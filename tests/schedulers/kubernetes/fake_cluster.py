@@ -12,14 +12,17 @@ from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tony.client.credential_creation import make_credentials
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
+from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes.access_rules import CLIENT_RULES
+from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.cache.object_cache import Cache
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
 PODS = "/api/v1/namespaces/ml/pods"
+RUNTIME = "0" * 64
 
 
 class Cluster:
@@ -88,6 +91,13 @@ def build_job(cluster: Cluster, folder: Path) -> PreparedJob:
     write_json(made.folder.job, to_plain(made.record))
     Cache(made.home.cache).prepare()
     return made
+
+
+def build_payload(record: JobRecord, owner: str = "uid-1") -> AmPayload:
+    """Return the launch payload of an AM whose job has no files."""
+    return AmPayload(
+        record=record, credentials=make_credentials(tls=False), runtime=RUNTIME, objects={RUNTIME: 1}, owner=owner
+    )
 
 
 def submit(job: PreparedJob) -> None:

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.kube.scripted_server import ScriptedServer
-from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_job
-from tony.client.credential_creation import make_credentials
+from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_job, build_payload
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN
 from tony.schedulers.kubernetes import am_container, containers
 from tony.schedulers.kubernetes.access_rules import AM_RULES
 from tony.schedulers.kubernetes.am_container import KubernetesAmContainer
-from tony.schedulers.kubernetes.launch_payload import JOB_KEY, AmPayload, encode_payload
+from tony.schedulers.kubernetes.launch_payload import JOB_KEY, encode_payload
 
 #: The container of an AM that was started again after the kernel had killed it.
 RESTARTED = {
@@ -35,10 +34,7 @@ class Pod:
         self.cluster, self._folder, self._monkeypatch = cluster, folder, monkeypatch
         record = build_job(cluster, folder).record
         record = replace(record, spec=replace(record.spec, am_attempts=2))
-        payload = AmPayload(
-            record=record, credentials=make_credentials(tls=False), runtime="0" * 64, objects={}, owner="uid-1"
-        )
-        (folder / JOB_KEY).write_bytes(encode_payload(payload))
+        (folder / JOB_KEY).write_bytes(encode_payload(build_payload(record)))
         cluster.rules = [
             {"verbs": [*rule.verbs], "apiGroups": [rule.group], "resources": [rule.resource]} for rule in AM_RULES
         ]

@@ -47,45 +47,35 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
         client.close()
 
 
-def test_a_pod_that_is_being_deleted_has_a_successor(cluster: _Cluster) -> None:
-    async def run() -> None:
-        pod = OwnPod(cluster.client, "job-1", "am", 60.0)
-        assert not pod.is_current
-        watching = asyncio.create_task(pod.watch())
-        await wait_until(lambda: pod.is_current)
-        cluster.api.update(PODS, "am", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
-        await watching
-        assert (pod.is_current, pod.is_left.is_set()) == (False, True)
-
-    asyncio.run(run())
+async def test_a_pod_that_is_being_deleted_has_a_successor(cluster: _Cluster) -> None:
+    pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+    assert not pod.is_current
+    watching = asyncio.create_task(pod.watch())
+    await wait_until(lambda: pod.is_current)
+    cluster.api.update(PODS, "am", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    await watching
+    assert (pod.is_current, pod.is_left.is_set()) == (False, True)
 
 
-def test_a_pod_that_was_deleted_by_force_has_a_successor(cluster: _Cluster) -> None:
-    async def run() -> None:
-        pod = OwnPod(cluster.client, "job-1", "am", 60.0)
-        cluster.api.remove(PODS, "am")
-        await pod.watch()
-        assert (pod.is_current, pod.is_left.is_set()) == (False, True)
-
-    asyncio.run(run())
+async def test_a_pod_that_was_deleted_by_force_has_a_successor(cluster: _Cluster) -> None:
+    pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+    cluster.api.remove(PODS, "am")
+    await pod.watch()
+    assert (pod.is_current, pod.is_left.is_set()) == (False, True)
 
 
-def test_an_api_server_that_is_silent_proves_nothing(cluster: _Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_server_that_is_silent_proves_nothing(cluster: _Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is as old as the request: this process may have been suspended since."""
-
-    async def run() -> None:
-        pod = OwnPod(cluster.client, "job-1", "am", 60.0)
-        watching = asyncio.create_task(pod.watch())
-        await wait_until(lambda: pod.is_current)
-        cluster.is_silent = True
-        real = clock.monotonic
-        monkeypatch.setattr(clock, "monotonic", lambda: real() + 61)
-        assert not pod.is_current
-        cluster.is_silent = False
-        await wait_until(lambda: pod.is_current)
-        watching.cancel()
-
-    asyncio.run(run())
+    pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+    watching = asyncio.create_task(pod.watch())
+    await wait_until(lambda: pod.is_current)
+    cluster.is_silent = True
+    real = clock.monotonic
+    monkeypatch.setattr(clock, "monotonic", lambda: real() + 61)
+    assert not pod.is_current
+    cluster.is_silent = False
+    await wait_until(lambda: pod.is_current)
+    watching.cancel()
 
 
 @pytest.mark.parametrize(
@@ -96,17 +86,13 @@ def test_an_api_server_that_is_silent_proves_nothing(cluster: _Cluster, monkeypa
         ({"spec": {"activeDeadlineSeconds": 1}}, SignalEffect.END_JOB),
     ],
 )
-def test_a_signal_ends_the_job_only_if_the_job_is_to_end(
+async def test_a_signal_ends_the_job_only_if_the_job_is_to_end(
     cluster: _Cluster, change: Object, expected: SignalEffect
 ) -> None:
     cluster.api.update(JOBS, "job-1", change)
-
-    async def run() -> None:
-        pod = OwnPod(cluster.client, "job-1", "am", 60.0)
-        assert await pod.find_effect() is expected
-        assert pod.is_left.is_set() == (expected is SignalEffect.LEAVE_JOB)
-
-    asyncio.run(run())
+    pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+    assert await pod.find_effect() is expected
+    assert pod.is_left.is_set() == (expected is SignalEffect.LEAVE_JOB)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,8 +12,8 @@ import pytest
 from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.fake_gang_scheduler import NO_ROOM, FakeGangScheduler
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, build_payload
 from tests.support.waiting import wait_until
-from tony.client.credential_creation import make_credentials
 from tony.core.events import Event, Granted, Queued, Unsatisfiable
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
@@ -24,14 +23,10 @@ from tony.schedulers.allocator_interface import KnownContainer
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.kubernetes import pod_groups
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
-from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.testing.sample_jobs import build_prepared_job
 
-JOBS = "/apis/batch/v1/namespaces/ml/jobs"
-PODS = "/api/v1/namespaces/ml/pods"
 GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/ml/podgroups"
 SERVED = {"scheduling.k8s.io": {"v1": ("priorityclasses",), "v1alpha2": ("podgroups", "workloads")}}
-RUNTIME = "0" * 64
 
 
 class _Cluster:
@@ -71,13 +66,7 @@ class _Job:
         settings = {"image": "python:3.12", **({"gang": gang} if gang else {})}
         full = replace(spec, scheduler="kubernetes", scheduler_settings=settings)
         job = build_prepared_job(cluster.folder / f"{name}-{attempt}", full, job_id=name)
-        payload = AmPayload(
-            record=job.record,
-            credentials=make_credentials(tls=False),
-            runtime=RUNTIME,
-            objects={RUNTIME: 1},
-            owner=f"uid-of-{name}",
-        )
+        payload = build_payload(job.record, f"uid-of-{name}")
         self.client = ApiClient(ClusterAccess(server=cluster.server.url, namespace="ml"), give_up_seconds=0)
         store = ConfigMapJobStore(self.client, name, payload.owner)
         self.am_pod = f"{name}-am-{attempt}"
@@ -133,145 +122,121 @@ def build_spec(**roles: Role) -> JobSpec:
 THREE = build_spec(worker=Role(instances=3))
 
 
-def test_two_jobs_that_do_not_both_fit_run_one_after_the_other(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with open_cluster(tmp_path, slots=4) as cluster:
-            jobs = [await cluster.start(name, THREE) for name in ("one", "two")]
-            for job in jobs:
-                job.allocator.set_demand("worker", 3)
-            await wait_until(lambda: any(len(job.granted) == 3 for job in jobs))
-            first, second = sorted(jobs, key=lambda job: -len(job.granted))
-            await wait_until(lambda: Queued(reason=NO_ROOM) in second.events)
-            assert second.granted == []
-            await first.allocator.close()
-            cluster.scheduler.run()
-            await wait_until(lambda: len(second.granted) == 3)
-            assert {event.reason for event in second.events if isinstance(event, Queued)} == {NO_ROOM, ""}
-
-    asyncio.run(run())
-
-
-def test_a_job_that_needs_no_more_pods_waits_for_nothing(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with open_cluster(tmp_path, slots=2) as cluster:
-            job = await cluster.start("one", THREE)
+async def test_two_jobs_that_do_not_both_fit_run_one_after_the_other(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path, slots=4) as cluster:
+        jobs = [await cluster.start(name, THREE) for name in ("one", "two")]
+        for job in jobs:
             job.allocator.set_demand("worker", 3)
-            await wait_until(lambda: job.events == [Queued(reason=NO_ROOM)])
-            job.allocator.set_demand("worker", 0)
-            await wait_until(lambda: job.events[1:] == [Queued(reason="")])
-
-    asyncio.run(run())
-
-
-def test_roles_that_are_requested_together_are_one_gang_and_its_group_goes_with_its_pods(tmp_path: Path) -> None:
-    async def run() -> None:
-        spec = build_spec(ps=Role(), worker=Role(instances=2), board=Role(kind=RoleKind.SIDECAR))
-        async with open_cluster(tmp_path, slots=9) as cluster:
-            job = await cluster.start("one", spec)
-            for name, role in spec.roles.items():
-                job.allocator.set_demand(name, role.instances)
-            await wait_until(lambda: len(job.granted) == 4)
-            (group,) = cluster.list_groups()
-            assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
-            assert group["metadata"]["ownerReferences"][0]["uid"] == "uid-of-one"
-            assert job.list_group_names() == {"", group["metadata"]["name"]}
-            await job.allocator.close()
-            assert cluster.list_groups() == []
-
-    asyncio.run(run())
+        await wait_until(lambda: any(len(job.granted) == 3 for job in jobs))
+        first, second = sorted(jobs, key=lambda job: -len(job.granted))
+        await wait_until(lambda: Queued(reason=NO_ROOM) in second.events)
+        assert second.granted == []
+        await first.allocator.close()
+        cluster.scheduler.run()
+        await wait_until(lambda: len(second.granted) == 3)
+        assert {event.reason for event in second.events if isinstance(event, Queued)} == {NO_ROOM, ""}
 
 
-def test_an_elastic_gang_starts_with_its_minimum(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with open_cluster(tmp_path, slots=3) as cluster:
-            job = await cluster.start("one", build_spec(worker=Role(instances=4, min_instances=2)))
-            job.allocator.set_demand("worker", 4)
-            await wait_until(lambda: len(job.granted) == 3 and Queued(reason=NO_ROOM) in job.events)
-            assert [each["spec"]["schedulingPolicy"]["gang"]["minCount"] for each in cluster.list_groups()] == [2]
+async def test_a_job_that_needs_no_more_pods_waits_for_nothing(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path, slots=2) as cluster:
+        job = await cluster.start("one", THREE)
+        job.allocator.set_demand("worker", 3)
+        await wait_until(lambda: job.events == [Queued(reason=NO_ROOM)])
+        job.allocator.set_demand("worker", 0)
+        await wait_until(lambda: job.events[1:] == [Queued(reason="")])
 
-    asyncio.run(run())
+
+async def test_roles_that_are_requested_together_are_one_gang_and_its_group_goes_with_its_pods(tmp_path: Path) -> None:
+    spec = build_spec(ps=Role(), worker=Role(instances=2), board=Role(kind=RoleKind.SIDECAR))
+    async with open_cluster(tmp_path, slots=9) as cluster:
+        job = await cluster.start("one", spec)
+        for name, role in spec.roles.items():
+            job.allocator.set_demand(name, role.instances)
+        await wait_until(lambda: len(job.granted) == 4)
+        (group,) = cluster.list_groups()
+        assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 3}}}
+        assert group["metadata"]["ownerReferences"][0]["uid"] == "uid-of-one"
+        assert job.list_group_names() == {"", group["metadata"]["name"]}
+        await job.allocator.close()
+        assert cluster.list_groups() == []
+
+
+async def test_an_elastic_gang_starts_with_its_minimum(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path, slots=3) as cluster:
+        job = await cluster.start("one", build_spec(worker=Role(instances=4, min_instances=2)))
+        job.allocator.set_demand("worker", 4)
+        await wait_until(lambda: len(job.granted) == 3 and Queued(reason=NO_ROOM) in job.events)
+        assert [each["spec"]["schedulingPolicy"]["gang"]["minCount"] for each in cluster.list_groups()] == [2]
 
 
 @pytest.mark.parametrize("is_recovered", [False, True])
-def test_a_pod_that_replaces_another_joins_its_gang(tmp_path: Path, *, is_recovered: bool) -> None:
+async def test_a_pod_that_replaces_another_joins_its_gang(tmp_path: Path, *, is_recovered: bool) -> None:
     """Also if an earlier AM attempt has created the gang."""
-
-    async def run() -> None:
-        async with open_cluster(tmp_path, slots=3) as cluster:
-            job = await cluster.start("one", THREE)
+    async with open_cluster(tmp_path, slots=3) as cluster:
+        job = await cluster.start("one", THREE)
+        job.allocator.set_demand("worker", 3)
+        await wait_until(lambda: len(job.granted) == 3)
+        if is_recovered:
+            known = [KnownContainer(id=each.container, role="worker", host=each.host) for each in job.granted]
+            job = await cluster.start("one", THREE, attempt=2, known=known)
             job.allocator.set_demand("worker", 3)
-            await wait_until(lambda: len(job.granted) == 3)
-            if is_recovered:
-                known = [KnownContainer(id=each.container, role="worker", host=each.host) for each in job.granted]
-                job = await cluster.start("one", THREE, attempt=2, known=known)
-                job.allocator.set_demand("worker", 3)
-            lost = job.pods[0]["metadata"]["name"]
-            cluster.api.update(PODS, lost, {"status": {"phase": "Failed"}})
-            await wait_until(lambda: len(job.pods) == 4)
-            assert len(job.list_group_names()) == len(cluster.list_groups()) == 1
-            cluster.jobs = [job]
-
-    asyncio.run(run())
+        lost = job.pods[0]["metadata"]["name"]
+        cluster.api.update(PODS, lost, {"status": {"phase": "Failed"}})
+        await wait_until(lambda: len(job.pods) == 4)
+        assert len(job.list_group_names()) == len(cluster.list_groups()) == 1
+        cluster.jobs = [job]
 
 
-def test_a_gang_that_was_released_is_requested_as_another_one(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with open_cluster(tmp_path, slots=3) as cluster:
-            job = await cluster.start("one", THREE)
-            job.allocator.set_demand("worker", 3)
-            await wait_until(lambda: len(job.granted) == 3)
-            before = job.list_group_names()
-            job.allocator.set_demand("worker", 0)
-            for each in job.granted:
-                job.allocator.release(each.container, 1.0)
-            job.allocator.set_demand("worker", 3)
-            await wait_until(lambda: len(job.granted) == 6)
-            assert job.list_group_names().isdisjoint(before)
-            assert len(cluster.list_groups()) == 1
-
-    asyncio.run(run())
+async def test_a_gang_that_was_released_is_requested_as_another_one(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path, slots=3) as cluster:
+        job = await cluster.start("one", THREE)
+        job.allocator.set_demand("worker", 3)
+        await wait_until(lambda: len(job.granted) == 3)
+        before = job.list_group_names()
+        job.allocator.set_demand("worker", 0)
+        for each in job.granted:
+            job.allocator.release(each.container, 1.0)
+        job.allocator.set_demand("worker", 3)
+        await wait_until(lambda: len(job.granted) == 6)
+        assert job.list_group_names().isdisjoint(before)
+        assert len(cluster.list_groups()) == 1
 
 
 @pytest.mark.parametrize(
     ("gang", "has_groups", "is_refused"), [("", False, False), ("", True, True), ("none", True, False)]
 )
-def test_without_pod_groups_pods_start_one_by_one(
+async def test_without_pod_groups_pods_start_one_by_one(
     tmp_path: Path, gang: str, *, has_groups: bool, is_refused: bool
 ) -> None:
     """The cluster has none, the AM may not create them, or the job says so."""
-
-    async def run() -> None:
-        async with open_cluster(tmp_path, slots=2, has_groups=has_groups) as cluster:
-            if is_refused:
-                cluster.server.answer = lambda request: (
-                    refuse(403, "Forbidden", "podgroups is forbidden")
-                    if request.method == "POST" and request.target == GROUPS
-                    else cluster.answer(request)
-                )
-            job = await cluster.start("one", THREE, gang=gang)
-            job.allocator.set_demand("worker", 3)
-            await wait_until(lambda: len(job.granted) == 2 and len(job.pods) == 3)
-            assert job.list_group_names() == {""}
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize(("has_groups", "reason"), [(False, "the cluster has no PodGroup"), (True, "forbidden")])
-def test_a_job_that_needs_pod_groups_says_why_it_cannot_run(tmp_path: Path, reason: str, *, has_groups: bool) -> None:
-    async def run() -> None:
-        async with open_cluster(tmp_path, slots=3, has_groups=has_groups) as cluster:
+    async with open_cluster(tmp_path, slots=2, has_groups=has_groups) as cluster:
+        if is_refused:
             cluster.server.answer = lambda request: (
                 refuse(403, "Forbidden", "podgroups is forbidden")
                 if request.method == "POST" and request.target == GROUPS
                 else cluster.answer(request)
             )
-            job = await cluster.start("one", THREE, gang="native")
-            job.allocator.set_demand("worker", 3)
-            await wait_until(lambda: any(isinstance(event, Unsatisfiable) for event in job.events))
-            (event,) = {event for event in job.events if isinstance(event, Unsatisfiable)}
-            assert reason in event.reason
-            job.allocator.set_demand("worker", 0)
-            assert job.pods == []
-            assert not job.allocator._enlisting
+        job = await cluster.start("one", THREE, gang=gang)
+        job.allocator.set_demand("worker", 3)
+        await wait_until(lambda: len(job.granted) == 2 and len(job.pods) == 3)
+        assert job.list_group_names() == {""}
 
-    asyncio.run(run())
+
+@pytest.mark.parametrize(("has_groups", "reason"), [(False, "the cluster has no PodGroup"), (True, "forbidden")])
+async def test_a_job_that_needs_pod_groups_says_why_it_cannot_run(
+    tmp_path: Path, reason: str, *, has_groups: bool
+) -> None:
+    async with open_cluster(tmp_path, slots=3, has_groups=has_groups) as cluster:
+        cluster.server.answer = lambda request: (
+            refuse(403, "Forbidden", "podgroups is forbidden")
+            if request.method == "POST" and request.target == GROUPS
+            else cluster.answer(request)
+        )
+        job = await cluster.start("one", THREE, gang="native")
+        job.allocator.set_demand("worker", 3)
+        await wait_until(lambda: any(isinstance(event, Unsatisfiable) for event in job.events))
+        (event,) = {event for event in job.events if isinstance(event, Unsatisfiable)}
+        assert reason in event.reason
+        job.allocator.set_demand("worker", 0)
+        assert job.pods == []
+        assert not job.allocator._enlisting
