@@ -35,14 +35,21 @@ def server() -> Iterator[ScriptedServer]:
         yield found
 
 
-def follow(server: ScriptedServer, lists: list[Answer], streams: list[Answer], expected: int) -> list[tuple[str, str]]:
-    """Return the first changes that a watch reports, as kind and name; the last answers are given again and again."""
+Respond = Callable[[Request, ObjectWatch], Answer]
 
-    def answer(request: Request) -> Answer:
+
+def script(lists: list[Answer], streams: list[Answer]) -> Respond:
+    """Return a server that gives one answer after the other; the last ones again and again."""
+
+    def answer(request: Request, watch: ObjectWatch) -> Answer:
         answers = streams if "watch=1" in request.target else lists
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    server.answer = answer
+    return answer
+
+
+def follow(server: ScriptedServer, answer: Respond, expected: int = 1) -> list[tuple[str, str]]:
+    """Return the first changes that a watch reports, as kind and name."""
     changes: list[tuple[str, str]] = []
 
     def on_change(change: ObjectChange) -> None:
@@ -52,6 +59,7 @@ def follow(server: ScriptedServer, lists: list[Answer], streams: list[Answer], e
 
     client = ApiClient(ClusterAccess(server=server.url), give_up_seconds=0)
     watch = ObjectWatch(client, PODS, {"job": "j"}, on_change, lambda _: None)
+    server.answer = lambda request: answer(request, watch)
     watch.run()
     client.close()
     return changes
@@ -59,7 +67,7 @@ def follow(server: ScriptedServer, lists: list[Answer], streams: list[Answer], e
 
 def test_changes_follow_the_list(server: ScriptedServer) -> None:
     stream = Answer(lines=(event("ADDED", "b", 6), event("BOOKMARK", "", 9), event("DELETED", "a", 11)))
-    found = follow(server, [listing(5, "a")], [stream], 3)
+    found = follow(server, script([listing(5, "a")], [stream]), 3)
     assert found == [("present", "a"), ("present", "b"), ("deleted", "a")]
     assert "resourceVersion=5" in server.requests[1].target
 
@@ -69,7 +77,7 @@ def test_a_stream_that_ends_continues_where_it_was(server: ScriptedServer) -> No
         Answer(lines=(event("ADDED", "b", 6), event("BOOKMARK", "", 9))),
         Answer(lines=(event("ADDED", "c", 12),)),
     ]
-    assert follow(server, [listing(5)], streams, 2) == [("present", "b"), ("present", "c")]
+    assert follow(server, script([listing(5)], streams), 2) == [("present", "b"), ("present", "c")]
     assert "resourceVersion=9" in server.requests[2].target
 
 
@@ -80,54 +88,32 @@ def test_a_stream_that_ends_continues_where_it_was(server: ScriptedServer) -> No
 )
 def test_an_expired_version_leads_to_a_new_list(server: ScriptedServer, expired: Answer) -> None:
     lists = [listing(5, "a", "b"), listing(20, "b", "c")]
-    found = follow(server, lists, [expired, Answer(lines=(event("ADDED", "d", 21),))], 5)
+    found = follow(server, script(lists, [expired, Answer(lines=(event("ADDED", "d", 21),))]), 5)
     assert found[:2] == [("present", "a"), ("present", "b")]
     assert sorted(found[2:]) == [("deleted", "a"), ("present", "b"), ("present", "c")]
 
 
 def test_an_object_that_came_and_went_unseen_is_reported_as_deleted(server: ScriptedServer) -> None:
     """Its creator knows of it, but there was no stream: the pod of a task would be waited for without end."""
-    lists = [listing(5), listing(9)]
-    streams = [Answer(lines=(GONE,))]
-    changes: list[tuple[Change, str]] = []
-    client = ApiClient(ClusterAccess(server=server.url), give_up_seconds=0)
+    lists = script([listing(5), listing(9)], [Answer(lines=(GONE,))])
 
-    def answer(request: Request) -> Answer:
+    def answer(request: Request, watch: ObjectWatch) -> Answer:
         if "watch=1" in request.target:
             watch.expect("b")
-            return streams[0]
-        return lists.pop(0) if len(lists) > 1 else lists[0]
+        return lists(request, watch)
 
-    def on_change(change: ObjectChange) -> None:
-        changes.append((change.change, change.content["metadata"]["name"]))
-        watch.stop()
-
-    server.answer = answer
-    watch = ObjectWatch(client, PODS, {"job": "j"}, on_change, lambda _: None)
-    watch.run()
-    client.close()
-    assert changes == [(Change.DELETED, "b")]
+    assert follow(server, answer) == [("deleted", "b")]
 
 
 def test_an_object_that_is_younger_than_the_list_is_not_missing(server: ScriptedServer) -> None:
-    client = ApiClient(ClusterAccess(server=server.url), give_up_seconds=0)
-    changes: list[tuple[Change, str]] = []
+    lists = script([listing(5)], [Answer(lines=(event("ADDED", "b", 6),))])
 
-    def answer(request: Request) -> Answer:
-        if "watch=1" in request.target:
-            return Answer(lines=(event("ADDED", "b", 6),))
-        watch.expect("b")
-        return listing(5)
+    def answer(request: Request, watch: ObjectWatch) -> Answer:
+        if "watch=1" not in request.target:
+            watch.expect("b")
+        return lists(request, watch)
 
-    def on_change(change: ObjectChange) -> None:
-        changes.append((change.change, change.content["metadata"]["name"]))
-        watch.stop()
-
-    server.answer = answer
-    watch = ObjectWatch(client, PODS, {"job": "j"}, on_change, lambda _: None)
-    watch.run()
-    client.close()
-    assert changes == [(Change.PRESENT, "b")]
+    assert follow(server, answer) == [("present", "b")]
 
 
 def test_a_server_that_stays_away_stays_in_trouble(server: ScriptedServer) -> None:

@@ -6,16 +6,20 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tony.client.credential_creation import make_credentials
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
+from tony.model.job_spec import MIB
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes.access_rules import CLIENT_RULES
 from tony.schedulers.kubernetes.launch_payload import AmPayload
+from tony.schedulers.kubernetes.manifests import build_task_pod
+from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.cache.object_cache import Cache
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
@@ -98,6 +102,22 @@ def build_payload(record: JobRecord, owner: str = "uid-1") -> AmPayload:
     return AmPayload(
         record=record, credentials=make_credentials(tls=False), runtime=RUNTIME, objects={RUNTIME: 1}, owner=owner
     )
+
+
+def build_pod(record: JobRecord, role: str = "worker", **more: Any) -> Object:
+    """Return the pod of a task of a job.
+
+    Args:
+        more: further arguments of `build_task_pod`.
+    """
+    settings, _ = read_settings(record.spec.scheduler_settings)
+    given = {"pieces": {}, "am_address": "tls:0.0.0.0:0", "owner": "uid", "memory": 16 * MIB, **more}
+    return build_task_pod(record, role, "pod", settings, runtime=(RUNTIME, 1), **given)
+
+
+def set_settings(record: JobRecord, **settings: Any) -> JobRecord:
+    """Return the record of a job with further settings of its scheduler."""
+    return replace(record, spec=replace(record.spec, scheduler_settings={**record.spec.scheduler_settings, **settings}))
 
 
 def submit(job: PreparedJob) -> None:

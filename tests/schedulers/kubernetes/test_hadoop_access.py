@@ -48,14 +48,6 @@ TOKEN = Token(identifier=b"i", password=b"p", kind="HDFS_DELEGATION_TOKEN", serv
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    from tests.kube.scripted_server import ScriptedServer
-
-    with ScriptedServer().serve() as server:
-        yield Cluster(server, tmp_path)
-
-
-@pytest.fixture
 def name_node() -> FakeNameNode:
     return FakeNameNode(tokens=True)
 

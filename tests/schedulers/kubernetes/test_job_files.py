@@ -11,22 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.fake_api import Object
-from tests.kube.scripted_server import Answer, Request, ScriptedServer
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
+from tests.kube.scripted_server import Answer, Request
+from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_pod, set_settings, submit, submit_again
 from tests.schedulers.kubernetes.fake_staging import FakeStaging
 from tony.errors import ConfigError
 from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes import job_files, object_upload, staging_upload
 from tony.schedulers.kubernetes.launch_payload import build_piece_name
-from tony.schedulers.kubernetes.manifests import RELEASE, build_staging_pod, build_task_pod
+from tony.schedulers.kubernetes.manifests import RELEASE, build_staging_pod
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.cache.object_cache import Cache
 
-CONFIG_MAPS, PODS = "/api/v1/namespaces/ml/configmaps", "/api/v1/namespaces/ml/pods"
+CONFIG_MAPS = "/api/v1/namespaces/ml/configmaps"
 CLAIMS = "/api/v1/namespaces/ml/persistentvolumeclaims"
 CLAIM = StagingClaim("data", "tony-staging")
 DAY = 86_400.0
@@ -34,17 +33,17 @@ SMALL, LARGE = b"small" * 100, b"large" * (3 << 20)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster with a claim, whose pods run at once."""
-    with ScriptedServer().serve() as server:
-        made = Cluster(server, tmp_path)
-        made.settings |= {"staging": "pvc:data"}
-        made.api.objects[CLAIMS, "data"] = {"metadata": {"name": "data", "uid": "uid-claim"}}
-        yield made
+def cluster(cluster: Cluster) -> Cluster:
+    """A cluster with a claim."""
+    cluster.settings |= {"staging": "pvc:data"}
+    cluster.api.objects[CLAIMS, "data"] = {"metadata": {"name": "data", "uid": "uid-claim"}}
+    return cluster
 
 
 @pytest.fixture
 def staging(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStaging]:
+    """The claim, and a kubelet that runs pods at once."""
+
     def start(request: Request) -> Answer:
         answer = answer_request(request)
         if request.method == "POST" and request.target.endswith("/pods"):
@@ -74,11 +73,6 @@ def find_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@pytest.fixture
-def job(cluster: Cluster, tmp_path: Path) -> PreparedJob:
-    return build_job(cluster, tmp_path)
-
-
 def test_what_is_too_large_for_the_api_goes_to_the_claim(
     cluster: Cluster, job: PreparedJob, staging: FakeStaging
 ) -> None:
@@ -101,23 +95,8 @@ def test_what_is_too_large_for_the_api_goes_to_the_claim(
 
 def test_tasks_read_the_claim_and_only_those_that_need_it(cluster: Cluster, job: PreparedJob) -> None:
     staged = stage(job, LARGE)
-    settings, _ = read_settings({**job.record.spec.scheduler_settings, "volumes": {"/data": "pvc:data"}})
-
-    def build(role: str) -> Object:
-        pod = build_task_pod(
-            staged.record,
-            role,
-            "p",
-            settings,
-            runtime=("0" * 64, 1),
-            pieces={find_digest(LARGE): 0},
-            am_address="tls:a:1",
-            owner="uid",
-            memory=1 << 27,
-        )
-        return dict(pod["spec"])
-
-    worker, ps = build("worker"), build("ps")
+    record = set_settings(staged.record, volumes={"/data": "pvc:data"})
+    worker, ps = (build_pod(record, role, pieces={find_digest(LARGE): 0})["spec"] for role in ("worker", "ps"))
     mounts = {each["mountPath"]: each for each in worker["containers"][0]["volumeMounts"]}
     assert mounts["/tony/staging"]["readOnly"]
     assert mounts["/tony/staging"]["name"] == mounts["/data"]["name"]  # two volumes of one claim may not start
@@ -265,10 +244,6 @@ def test_the_pod_that_receives_files_lives_until_the_job_is_released(
 # --- removal ----------------------------------------------------------------------------------------------------------
 
 
-def remove_job(cluster: Cluster, name: str) -> None:
-    cluster.api.remove(JOBS, name)
-
-
 def test_objects_are_removed_when_no_job_has_needed_them_for_long(
     cluster: Cluster, job: PreparedJob, staging: FakeStaging
 ) -> None:
@@ -278,7 +253,7 @@ def test_objects_are_removed_when_no_job_has_needed_them_for_long(
     cluster.api.now += 30 * DAY
     submit_again(job, 2)
     assert names <= set(cluster.api.list_names("configmaps"))  # the job may run for long, and start further pods
-    remove_job(cluster, job.record.job_id)
+    cluster.api.remove(JOBS, job.record.job_id)
     submit_again(job, 3)
     assert not names & set(cluster.api.list_names("configmaps"))
 
@@ -293,7 +268,7 @@ def test_an_object_in_the_claim_that_a_job_needs_stays_without_its_record(
     other = b"other" * (3 << 20)
     submit_again(stage(job, other), 2)
     assert {each.name for each in staging.folder.iterdir()} == {find_digest(LARGE), find_digest(other)}
-    remove_job(cluster, job.record.job_id)
+    cluster.api.remove(JOBS, job.record.job_id)
     submit_again(stage(job, b"third" * (3 << 20)), 3)
     assert not (staging.folder / find_digest(LARGE)).exists()
 
@@ -310,10 +285,10 @@ def test_objects_that_are_used_again_stay(cluster: Cluster, job: PreparedJob) ->
     staged = stage(job, SMALL)
     name = build_piece_name(find_digest(SMALL), 0)
     submit(staged)
-    remove_job(cluster, job.record.job_id)
+    cluster.api.remove(JOBS, job.record.job_id)
     for number in range(3):
         cluster.api.now += 6 * DAY
-        remove_job(cluster, submit_again(staged, number))
+        cluster.api.remove(JOBS, submit_again(staged, number))
         uid = cluster.api.objects[CONFIG_MAPS, name]["metadata"]["uid"]
     cluster.api.now += 6 * DAY
     submit_again(job, 9)
@@ -325,7 +300,7 @@ def test_an_object_is_not_removed_below_a_submission(cluster: Cluster, job: Prep
     """A submission uses an old object while another one removes it: before that, or after it has looked for it."""
     staged = stage(job, SMALL)
     submit(staged)
-    remove_job(cluster, job.record.job_id)
+    cluster.api.remove(JOBS, job.record.job_id)
     cluster.api.now += 30 * DAY
     name = build_piece_name(find_digest(SMALL), 0)
     answer_request = cluster.server.answer

@@ -19,6 +19,7 @@ from tony.schedulers.kubernetes.pod_ends import (
 )
 
 PULL = "image x cannot be pulled (see `image` and `pull_secrets`)"
+DELETED: Object = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 LIMIT = {"containers": [{"name": "tony", "resources": {"limits": {"memory": str(256 << 20)}}}]}
 
 
@@ -27,16 +28,15 @@ def ended(state: Object | None = None, **status: object) -> Object:
     return {"spec": LIMIT, "status": {"phase": "Failed", "containerStatuses": statuses, **status}}
 
 
+def waiting(reason: str, message: str = "", **more: object) -> Object:
+    """Return a pod whose container waits, with further fields of its status."""
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": state}], **more}}
+
+
 def end_by_kueue(reason: str) -> Object:
-    condition = {
-        "type": "TerminationTarget",
-        "status": "True",
-        "reason": reason,
-        "message": "Preempted to accommodate a",
-    }
-    return ended({"exitCode": 143}, conditions=[condition]) | {
-        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-    }
+    condition = {"type": "TerminationTarget", "status": "True", "reason": reason, "message": "Preempted for a"}
+    return ended({"exitCode": 143}, conditions=[condition]) | DELETED
 
 
 def disrupted(reason: str, message: str = "", **status: object) -> Object:
@@ -77,8 +77,8 @@ STOPPED: Object = {"name": "tony", "state": {"terminated": {"exitCode": 143}}}
             True,
             ClusterKill.OTHER,
         ),
-        (end_by_kueue("WorkloadEvicted"), "Kueue ended it: Preempted to", True, ClusterKill.PREEMPTED),
-        (end_by_kueue("WorkloadDeleted"), "Kueue ended it: Preempted to", True, ClusterKill.OTHER),
+        (end_by_kueue("WorkloadEvicted"), "Kueue ended it: Preempted for a", True, ClusterKill.PREEMPTED),
+        (end_by_kueue("WorkloadDeleted"), "Kueue ended it: Preempted for a", True, ClusterKill.OTHER),
         (ended(reason="DeadlineExceeded"), "time limit", False, ClusterKill.OTHER),
         (ended(), "its pod was deleted", True, ClusterKill.OTHER),
         (
@@ -90,7 +90,7 @@ STOPPED: Object = {"name": "tony", "state": {"terminated": {"exitCode": 143}}}
             None,
         ),
         (
-            ended({"exitCode": 143}) | {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+            ended({"exitCode": 143}) | DELETED,
             "its pod was deleted",
             True,
             ClusterKill.OTHER,
@@ -150,20 +150,14 @@ def test_a_pod_that_waits_names_the_settings_that_decide_it(words: str, hint: st
     ],
 )
 def test_a_container_that_cannot_start_is_found(reason: str, expected: tuple[str, bool] | None) -> None:
-    waiting = {"reason": reason, "message": "no image x"}
-    pod = {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": {"waiting": waiting}}]}}
-    assert find_start_failure(pod) == expected
+    assert find_start_failure(waiting(reason, "no image x")) == expected
 
 
 def test_an_image_has_the_same_words_while_the_kubelet_pauses_between_tries() -> None:
-    def find(reason: str, message: str) -> object:
-        waiting = {"reason": reason, "message": message}
-        pod = {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": {"waiting": waiting}}]}}
-        return find_start_failure(pod)
-
     expected = (f"{PULL}: not found", True)
-    assert find("ErrImagePull", "not found") == expected
-    assert find("ImagePullBackOff", 'Back-off pulling image "x": ErrImagePull: not found') == expected
+    assert find_start_failure(waiting("ErrImagePull", "not found")) == expected
+    text = 'Back-off pulling image "x": ErrImagePull: not found'
+    assert find_start_failure(waiting("ImagePullBackOff", text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -175,9 +169,8 @@ def test_an_image_has_the_same_words_while_the_kubelet_pauses_between_tries() ->
 )
 def test_an_image_of_a_volume_that_cannot_be_pulled_is_named(reason: str, message: str) -> None:
     """The status has it as a reason of the container, which has another image."""
-    states = [{"name": "tony", "image": "x", "state": {"waiting": {"reason": reason, "message": message}}}]
     volumes = [{"name": "work", "emptyDir": {}}, {"name": "object", "image": {"reference": "r.io/a@sha256:1"}}]
-    failure = find_start_failure({"spec": {"volumes": volumes}, "status": {"containerStatuses": states}})
+    failure = find_start_failure({"spec": {"volumes": volumes}, **waiting(reason, message)})
     assert failure is not None
     text, may_pass = failure
     assert text.startswith("image r.io/a@sha256:1 cannot be pulled (see `staging` and `pull_secrets`): ")
@@ -188,10 +181,8 @@ def test_an_image_of_a_volume_that_cannot_be_pulled_is_named(reason: str, messag
 def test_a_node_that_mounts_no_images_is_named() -> None:
     """The message is that of containerd 1.6.20."""
     message = 'failed to generate container "9179" spec: failed to generate spec: failed to mkdir "": mkdir : no such'
-    waiting = {"waiting": {"reason": "CreateContainerError", "message": message}}
-    pod = {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": waiting}]}}
     text = "its node cannot mount images: a registry as `staging` needs containerd 2.1 or later there"
-    assert find_start_failure(pod) == (text, False)
+    assert find_start_failure(waiting("CreateContainerError", message)) == (text, False)
 
 
 def test_an_image_without_python_never_starts() -> None:
@@ -215,16 +206,14 @@ def test_an_image_without_python_never_starts() -> None:
 )
 def test_an_am_that_cannot_start_is_given_up(reason: str, age: float, *, is_given_up: bool) -> None:
     """An image that cannot be pulled may be there a minute later."""
-    states = [{"name": "tony", "image": "x", "state": {"waiting": {"reason": reason}}}]
-    pod = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "status": {"containerStatuses": states}}
+    pod = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, **waiting(reason)}
     created = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp()
     assert bool(find_am_failure(pod, created + age)) is is_given_up
 
 
 def test_an_init_container_that_cannot_start_is_named() -> None:
-    starting = {"name": "tony", "state": {"waiting": {"reason": "PodInitializing"}}}
     init = {"name": "fetch", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
-    pod = {"status": {"initContainerStatuses": [init], "containerStatuses": [starting]}}
+    pod = waiting("PodInitializing", initContainerStatuses=[init])
     assert find_start_failure(pod) == ("init container fetch: ErrImageNeverPull", False)
 
 
@@ -257,6 +246,5 @@ def test_the_end_of_an_application_master_has_the_end_of_its_log() -> None:
 
 def test_a_pod_that_is_deleted_before_it_has_a_node_has_ended() -> None:
     """Although Kueue keeps the object for a while."""
-    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kueue.x-k8s.io/managed"]}
-    assert has_executor_ended({"metadata": metadata, "spec": {}, "status": {"phase": "Pending"}})
-    assert not has_executor_ended({"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}})
+    assert has_executor_ended({**DELETED, "spec": {}, "status": {"phase": "Pending"}})
+    assert not has_executor_ended({**DELETED, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}})

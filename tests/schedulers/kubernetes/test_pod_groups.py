@@ -30,16 +30,23 @@ SERVED = {"scheduling.k8s.io": {"v1": ("priorityclasses",), "v1alpha2": ("podgro
 
 
 class _Cluster:
-    """A fake API server with a scheduler that has some slots, and allocators of jobs."""
+    """A fake API server with a scheduler that has some slots, and allocators of jobs.
+
+    Attributes:
+        refuses_groups: no PodGroup may be created.
+    """
 
     def __init__(self, folder: Path, server: ScriptedServer, slots: int) -> None:
         self.folder, self.server = folder, server
         self.api = FakeApi()
         self.scheduler = FakeGangScheduler(self.api, PODS, slots)
         self.jobs: list[_Job] = []
+        self.refuses_groups = False
         server.answer = self.answer
 
     def answer(self, request: Request) -> Answer:
+        if self.refuses_groups and request.method == "POST" and request.target == GROUPS:
+            return refuse(403, "Forbidden", "podgroups is forbidden")
         found = self.api.answer(request)
         if request.method in ("POST", "DELETE") and request.target.startswith((PODS, GROUPS)):
             self.scheduler.run()
@@ -63,8 +70,7 @@ class _Job:
 
     def __init__(self, cluster: _Cluster, name: str, spec: JobSpec, attempt: int, gang: str) -> None:
         self.name, self.cluster, self.events = name, cluster, list[Event]()
-        settings = {"image": "python:3.12", **({"gang": gang} if gang else {})}
-        full = replace(spec, scheduler="kubernetes", scheduler_settings=settings)
+        full = replace(spec, scheduler="kubernetes", scheduler_settings={"image": "python:3.12", "gang": gang})
         job = build_prepared_job(cluster.folder / f"{name}-{attempt}", full, job_id=name)
         payload = build_payload(job.record, f"uid-of-{name}")
         self.client = ApiClient(ClusterAccess(server=cluster.server.url, namespace="ml"), give_up_seconds=0)
@@ -210,12 +216,7 @@ async def test_without_pod_groups_pods_start_one_by_one(
 ) -> None:
     """The cluster has none, the AM may not create them, or the job says so."""
     async with open_cluster(tmp_path, slots=2, has_groups=has_groups) as cluster:
-        if is_refused:
-            cluster.server.answer = lambda request: (
-                refuse(403, "Forbidden", "podgroups is forbidden")
-                if request.method == "POST" and request.target == GROUPS
-                else cluster.answer(request)
-            )
+        cluster.refuses_groups = is_refused
         job = await cluster.start("one", THREE, gang=gang)
         job.allocator.set_demand("worker", 3)
         await wait_until(lambda: len(job.granted) == 2 and len(job.pods) == 3)
@@ -227,11 +228,7 @@ async def test_a_job_that_needs_pod_groups_says_why_it_cannot_run(
     tmp_path: Path, reason: str, *, has_groups: bool
 ) -> None:
     async with open_cluster(tmp_path, slots=3, has_groups=has_groups) as cluster:
-        cluster.server.answer = lambda request: (
-            refuse(403, "Forbidden", "podgroups is forbidden")
-            if request.method == "POST" and request.target == GROUPS
-            else cluster.answer(request)
-        )
+        cluster.refuses_groups = True
         job = await cluster.start("one", THREE, gang="native")
         job.allocator.set_demand("worker", 3)
         await wait_until(lambda: any(isinstance(event, Unsatisfiable) for event in job.events))

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.schedulers.kubernetes.fake_cluster import RUNTIME, build_pod
 from tony.kube.api_client import Object
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
-from tony.schedulers.kubernetes.manifests import build_job, build_task_pod
+from tony.model.submission_record import JobRecord
+from tony.schedulers.kubernetes.manifests import build_job
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems, find_task_settings, parse_toleration
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.testing.sample_jobs import build_prepared_job
@@ -20,7 +22,6 @@ from tony.testing.sample_jobs import build_prepared_job
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "kubernetes_pod_settings.json"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-RUNTIME = ("0" * 64, 1)
 
 JOB: Mapping[str, Any] = {
     "image": "python:3.12",
@@ -61,29 +62,15 @@ def build_spec(job: Mapping[str, Any], **roles: Mapping[str, Any]) -> JobSpec:
     return JobSpec(command="true", scheduler="kubernetes", scheduler_settings=job, roles=made)
 
 
-def build_pod(folder: Path, spec: JobSpec, role: str, **more: Any) -> Object:
-    job = build_prepared_job(folder, spec, "kubernetes-20260102-030405-abcdef")
-    settings, _ = read_settings(spec.scheduler_settings)
-    return build_task_pod(
-        job.record,
-        role,
-        "pod",
-        settings,
-        runtime=RUNTIME,
-        pieces={},
-        am_address="tls:0.0.0.0:0",
-        owner="uid",
-        memory=16 * MIB,
-        **more,
-    )
+def build_record(folder: Path, spec: JobSpec) -> JobRecord:
+    return build_prepared_job(folder, spec, "kubernetes-20260102-030405-abcdef").record
 
 
 def test_the_pods_of_a_job_with_all_settings(tmp_path: Path) -> None:
     """What is sent, letter by letter, without the command."""
-    spec = build_spec(JOB, worker=WORKER)
-    pod = build_pod(tmp_path, spec, "worker")
-    job = build_prepared_job(tmp_path, spec, "kubernetes-20260102-030405-abcdef")
-    am = build_job(job.record, read_settings(JOB)[0], RUNTIME)["spec"]["template"]
+    record = build_record(tmp_path, build_spec(JOB, worker=WORKER))
+    pod = build_pod(record)
+    am = build_job(record, read_settings(JOB)[0], (RUNTIME, 1))["spec"]["template"]
     for each in (pod, am):
         each["spec"]["containers"][0]["command"] = []
     assert {"am": am, "worker": pod} == json.loads(GOLDEN.read_text())
@@ -120,15 +107,16 @@ def test_tables_of_a_role_add_to_the_job_and_other_values_replace() -> None:
 def test_the_label_of_a_role_is_one_more(tmp_path: Path) -> None:
     spec = build_spec({"node_selector": {"pool": "ml"}}, worker={})
     labelled = replace(spec, roles={"worker": replace(spec.roles["worker"], node_label="gpu=a100")})
-    assert build_pod(tmp_path, labelled, "worker")["spec"]["nodeSelector"] == {"pool": "ml", "gpu": "a100"}
+    pod = build_pod(build_record(tmp_path, labelled))
+    assert pod["spec"]["nodeSelector"] == {"pool": "ml", "gpu": "a100"}
 
 
 def test_a_role_with_a_topology_of_its_own_is_not_with_the_others(tmp_path: Path) -> None:
     """Otherwise tasks of the others would join it, each in the domain of another one."""
-    spec = build_spec({"topology": "zone"}, a={}, b={}, c={"topology": "rack"})
+    record = build_record(tmp_path, build_spec({"topology": "zone"}, a={}, b={}, c={"topology": "rack"}))
 
     def find(role: str) -> tuple[str, list[str]]:
-        (term,) = build_pod(tmp_path, spec, role)["spec"]["affinity"]["podAffinity"][REQUIRED]
+        (term,) = build_pod(record, role)["spec"]["affinity"]["podAffinity"][REQUIRED]
         assert "tony.dev/role" not in term["labelSelector"]["matchLabels"]
         return term["topologyKey"], term["labelSelector"]["matchExpressions"][0]["values"]
 
@@ -136,7 +124,7 @@ def test_a_role_with_a_topology_of_its_own_is_not_with_the_others(tmp_path: Path
 
 
 def test_affinities_of_a_template_hold_as_well_as_those_of_tony(tmp_path: Path) -> None:
-    """Excluded nodes and `spread` are not lost."""
+    """Excluded nodes and `spread` are not lost. A pod may run on an excluded node if there is no other."""
     terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"matchFields": [{"key": "metadata.name"}]}]
     own = {
         "podAntiAffinity": {REQUIRED: [{"topologyKey": "rack"}]},
@@ -144,7 +132,7 @@ def test_affinities_of_a_template_hold_as_well_as_those_of_tony(tmp_path: Path) 
     }
     spec = build_spec({}, worker={"template": {"spec": {"affinity": own}}})
     spec = replace(spec, roles={"worker": replace(spec.roles["worker"], spread=True)})
-    found = build_pod(tmp_path, spec, "worker", excluded=["node-1"])["spec"]["affinity"]
+    found = build_pod(build_record(tmp_path, spec), excluded=["node-1"])["spec"]["affinity"]
     assert [each["topologyKey"] for each in found["podAntiAffinity"][REQUIRED]] == ["kubernetes.io/hostname", "rack"]
     excluded = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-1"]}
     (preferred,) = found["nodeAffinity"][PREFERRED]

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.kube.scripted_server import ScriptedServer
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
-from tests.schedulers.kubernetes.test_containers import ITEM
+from tests.schedulers.kubernetes.executor_pod import ITEM, check_fetch, enter_pod
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_pod, submit, submit_again
 from tests.schedulers.kubernetes.test_hadoop_access import build_access
 from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest, stage
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
-from tony.errors import StorageError
 from tony.kube.errors import UnreachableError
 from tony.mini.cluster_files import to_xml
-from tony.model.codec import to_plain
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.kubernetes import containers, hadoop_access, object_provision
+from tony.schedulers.kubernetes import hadoop_access, object_provision
 from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
-from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, encode_payload
-from tony.schedulers.kubernetes.manifests import build_task_pod
-from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.hdfs.cluster_cache import DAY, MARKER
-from tony.testing.sample_jobs import build_credentials
 
 SECRETS = "/api/v1/namespaces/ml/secrets"
 CACHE = "/user/ann/files/kubernetes/cache"
@@ -43,22 +36,19 @@ def hdfs() -> Iterator[FakeWebHdfs]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A cluster, and a Hadoop configuration of the user `ann`."""
-    (tmp_path / "conf").mkdir()
-    settings = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": hdfs.url.removeprefix("http://")}
-    (tmp_path / "conf" / "core-site.xml").write_text(to_xml(settings))
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
-    monkeypatch.setenv("HADOOP_USER_NAME", "ann")
-    with ScriptedServer().serve() as server:
-        made = Cluster(server, tmp_path)
-        made.settings |= {"staging": "hdfs:///user/ann/files"}
-        yield made
+def settings(hdfs: FakeWebHdfs) -> Mapping[str, str]:
+    """The Hadoop configuration of the user `ann`."""
+    return {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": hdfs.url.removeprefix("http://")}
 
 
 @pytest.fixture
-def job(cluster: Cluster, tmp_path: Path) -> PreparedJob:
-    return build_job(cluster, tmp_path)
+def cluster(cluster: Cluster, settings: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "core-site.xml").write_text(to_xml(settings))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
+    monkeypatch.setenv("HADOOP_USER_NAME", "ann")
+    cluster.settings |= {"staging": "hdfs:///user/ann/files"}
+    return cluster
 
 
 def list_cached(hdfs: FakeWebHdfs) -> set[str]:
@@ -82,19 +72,7 @@ def test_large_files_are_sent_to_hdfs_once(cluster: Cluster, job: PreparedJob, h
 
 
 def test_pods_of_tasks_know_the_folder(cluster: Cluster, job: PreparedJob) -> None:
-    staged = stage(job, LARGE)
-    settings, _ = read_settings(job.record.spec.scheduler_settings)
-    pod = build_task_pod(
-        staged.record,
-        "worker",
-        "p",
-        settings,
-        runtime=("0" * 64, 1),
-        pieces={find_digest(LARGE): 0},
-        am_address="tls:a:1",
-        owner="uid",
-        memory=1 << 27,
-    )["spec"]
+    pod = build_pod(stage(job, LARGE).record, pieces={find_digest(LARGE): 0})["spec"]
     variable = {"name": "TONY_STAGING", "value": "hdfs:///user/ann/files"}
     assert variable in pod["containers"][0]["env"]
     assert "hadoop" in {each["name"] for each in pod["volumes"]}
@@ -171,19 +149,14 @@ def test_an_interrupted_submission_stops_sending(cluster: Cluster, job: Prepared
 
 
 @pytest.fixture
-def container(tmp_path: Path, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> KubernetesExecutorContainer:
+def container(
+    settings: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> KubernetesExecutorContainer:
     """A pod with access to HDFS."""
-    (tmp_path / CREDENTIALS_KEY).write_bytes(encode_payload(to_plain(build_credentials())))
-    settings = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": hdfs.url.removeprefix("http://")}
     for key, value in build_access(settings).encode().items():
         (tmp_path / key).write_bytes(value)
-    for name in ("SECRET", "WORK", "OBJECTS"):
-        monkeypatch.setattr(containers, name, tmp_path)
     monkeypatch.setattr(hadoop_access, "HADOOP", tmp_path)
-    for name in ("TONY_POD_NAME", "TONY_POD_IP"):
-        monkeypatch.setenv(name, "p")
-    monkeypatch.setenv("TONY_STAGING", "hdfs:///user/ann/files")
-    return KubernetesExecutorContainer()
+    return enter_pod(tmp_path, monkeypatch, "hdfs:///user/ann/files")
 
 
 @pytest.mark.parametrize(
@@ -202,14 +175,9 @@ def test_pods_take_only_what_was_sent(
     """Others may write to the folder: changed, longer, a folder, or missing."""
     if file:
         hdfs.files[f"{CACHE}/{ITEM.digest}"] = replace(file)
-    if expected:
-        with pytest.raises(StorageError, match=expected):
-            container.fetch(ITEM)
-    else:
-        assert container.fetch(ITEM).read_bytes() == b"content"
+    check_fetch(container, expected)
 
 
 def test_a_file_system_that_refuses(container: KubernetesExecutorContainer, hdfs: FakeWebHdfs) -> None:
     hdfs.fail_next("GETFILESTATUS", Trouble.FORBIDDEN)
-    with pytest.raises(StorageError, match="source cannot be read from hdfs:///user/ann/files"):
-        container.fetch(ITEM)
+    check_fetch(container, "source cannot be read from hdfs:///user/ann/files")

@@ -10,27 +10,20 @@ from pathlib import Path
 import pytest
 
 from tests.kube.fake_api import refuse
-from tests.kube.scripted_server import ScriptedServer
-from tests.schedulers.kubernetes.fake_cluster import Cluster, build_job, submit, submit_again
-from tests.schedulers.kubernetes.test_containers import ITEM
+from tests.schedulers.kubernetes.executor_pod import ITEM, check_fetch, enter_pod
+from tests.schedulers.kubernetes.fake_cluster import Cluster, build_pod, set_settings, submit, submit_again
 from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest, stage
 from tests.support.fake_registry import FakeRegistry
 from tony.errors import StorageError
-from tony.model.codec import to_plain
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.kubernetes import containers, staging_registry
+from tony.schedulers.kubernetes import staging_registry
 from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.launch_payload import (
-    CREDENTIALS_KEY,
     JOB_KEY,
     AmPayload,
     decode_payload,
-    encode_payload,
 )
-from tony.schedulers.kubernetes.manifests import build_task_pod
-from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
-from tony.testing.sample_jobs import build_credentials
 
 SECRETS = "/api/v1/namespaces/ml/secrets"
 TAG = f"tony-{find_digest(LARGE)}"
@@ -48,16 +41,9 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRe
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, registry: FakeRegistry) -> Iterator[Cluster]:
-    with ScriptedServer().serve() as server:
-        made = Cluster(server, tmp_path)
-        made.settings |= {"staging": f"oci://{registry.host_and_port}/team/files"}
-        yield made
-
-
-@pytest.fixture
-def job(cluster: Cluster, tmp_path: Path) -> PreparedJob:
-    return build_job(cluster, tmp_path)
+def cluster(cluster: Cluster, registry: FakeRegistry) -> Cluster:
+    cluster.settings |= {"staging": f"oci://{registry.host_and_port}/team/files"}
+    return cluster
 
 
 def read_payload(cluster: Cluster, job: str) -> AmPayload:
@@ -99,26 +85,15 @@ def test_pods_of_tasks_mount_the_image(cluster: Cluster, job: PreparedJob, regis
     staged, digest = stage(job, LARGE), find_digest(LARGE)
     submit(staged)
     payload = read_payload(cluster, job.record.job_id)
-    settings, _ = read_settings({**job.record.spec.scheduler_settings, "pull_secrets": ["registry"]})
-    pod = build_task_pod(
-        staged.record,
-        "worker",
-        "p",
-        settings,
-        runtime=("0" * 64, 1),
-        pieces=payload.objects,
-        images=payload.images,
-        am_address="tls:a:1",
-        owner="uid",
-        memory=1 << 27,
-    )["spec"]
+    record = set_settings(staged.record, pull_secrets=["registry"])
+    pod = build_pod(record, pieces=payload.objects, images=payload.images)["spec"]
     (volume,) = (each for each in pod["volumes"] if "image" in each)
     repository, _, image = volume["image"]["reference"].partition("@")
     assert repository == f"{registry.host_and_port}/team/files"
     assert registry.manifests[image] == registry.manifests[TAG]
     (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == volume["name"])
     assert mount["mountPath"] == f"/tony/staging/{digest}"
-    assert {"name": "TONY_STAGING", "value": settings.staging} in pod["containers"][0]["env"]
+    assert {"name": "TONY_STAGING", "value": cluster.settings["staging"]} in pod["containers"][0]["env"]
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
 
 
@@ -155,15 +130,9 @@ def test_the_dry_run_has_an_image_volume(cluster: Cluster, job: PreparedJob) -> 
 @pytest.fixture
 def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesExecutorContainer:
     """A pod with an image whose file is to be written."""
-    (tmp_path / CREDENTIALS_KEY).write_bytes(encode_payload(to_plain(build_credentials())))
-    for name in ("SECRET", "WORK", "OBJECTS"):
-        monkeypatch.setattr(containers, name, tmp_path)
     monkeypatch.setattr(staging_registry, "STAGING", tmp_path / "staging")
-    for name in ("TONY_POD_NAME", "TONY_POD_IP"):
-        monkeypatch.setenv(name, "p")
-    monkeypatch.setenv("TONY_STAGING", "oci://ghcr.io/ann/files")
     (tmp_path / "staging" / ITEM.digest).mkdir(parents=True)
-    return KubernetesExecutorContainer()
+    return enter_pod(tmp_path, monkeypatch, "oci://ghcr.io/ann/files")
 
 
 @pytest.mark.parametrize(
@@ -184,8 +153,4 @@ def test_pods_take_only_what_was_sent(
     """Others may have pushed an image under that tag before."""
     if content is not None:
         (tmp_path / "staging" / ITEM.digest / "object").write_bytes(content)
-    if expected:
-        with pytest.raises(StorageError, match=expected):
-            container.fetch(ITEM)
-    else:
-        assert container.fetch(ITEM).read_bytes() == b"content"
+    check_fetch(container, expected)

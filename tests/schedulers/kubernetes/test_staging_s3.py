@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.kube.scripted_server import ScriptedServer
+from tests.schedulers.kubernetes.executor_pod import ITEM
 from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
-from tests.schedulers.kubernetes.test_containers import ITEM
 from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest, stage
 from tests.support.fake_s3 import FakeS3, FakeS3Object
 from tony.errors import StorageError
