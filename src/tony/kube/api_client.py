@@ -32,6 +32,8 @@ _MAX_OBJECTS = 50_000
 _BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
 #: Requests that do the same once or several times; changes are merged, and an object that is gone stays so.
 _REPEATABLE = frozenset({"GET", "PATCH", "DELETE"})
+#: Asks for lists without the contents of objects.
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 #: Longest pause that a server may ask for.
 _MAX_PAUSE_SECONDS = 30.0
 
@@ -69,14 +71,14 @@ class ApiClient:
         """Close idle connections."""
         self._connections.close()
 
-    def get(self, resource: ApiResource, name: str, namespace: str = "") -> Object:
+    def get(self, resource: ApiResource, name: str) -> Object:
         """Return an object.
 
         Raises:
             KubeApiError: it does not exist (`is_missing`), or the server refused.
             KubeError: there is no answer; so in all methods.
         """
-        path = resource.build_path(namespace or self.namespace, name)
+        path = resource.build_path(self.namespace, name)
         return self._request("GET", path, f"get {resource.plural}/{name}")
 
     def list(
@@ -167,17 +169,8 @@ class ApiClient:
             grace_seconds: until a pod's programs are killed; None: what the pod says.
             uid: only the object with this uid, not another one of the same name.
         """
-        options: Object = {"propagationPolicy": "Background"}
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        if uid:
-            options["preconditions"] = {"uid": uid}
-        path = resource.build_path(self.namespace, name)
-        try:
-            self._request("DELETE", path, f"delete {resource.plural}/{name}", body=options)
-        except KubeApiError as error:
-            if not error.is_missing and not (uid and error.is_conflict):
-                raise
+        options = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        self._delete(resource, name, {"uid": uid} if uid else {}, options)
 
     def delete_version(self, resource: ApiResource, metadata: Object) -> bool:
         """Delete an object, and what it owns in the background; return False if it was changed or replaced.
@@ -185,14 +178,19 @@ class ApiClient:
         Args:
             metadata: the object's, as they were read.
         """
-        name = str(metadata["name"])
-        preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-        options = {"propagationPolicy": "Background", "preconditions": preconditions}
-        path = resource.build_path(self.namespace, name)
+        conditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        return self._delete(resource, str(metadata["name"]), conditions, {})
+
+    def _delete(self, resource: ApiResource, name: str, conditions: Object, options: Object) -> bool:
+        """Delete an object; return False if it does not meet the conditions."""
+        preconditions = {"preconditions": conditions} if conditions else {}
+        body = {"propagationPolicy": "Background", **options, **preconditions}
         try:
-            self._request("DELETE", path, f"delete {resource.plural}/{name}", body=options)
+            self._request(
+                "DELETE", resource.build_path(self.namespace, name), f"delete {resource.plural}/{name}", body=body
+            )
         except KubeApiError as error:
-            if not error.is_missing and not error.is_conflict:
+            if not error.is_missing and not (conditions and error.is_conflict):
                 raise
             return not error.is_conflict
         return True
@@ -307,10 +305,6 @@ class ApiClient:
         retry_after = answer.find_header("Retry-After")
         seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
         raise build_api_error(what, answer.status, answer.read_json(), seconds)
-
-
-#: Asks for lists without the contents of objects.
-_METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 
 def parse_time(text: str) -> float:

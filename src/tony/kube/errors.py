@@ -4,7 +4,7 @@ KubeError
 ├── UnreachableError     no connection: nothing was sent
 ├── AnswerLostError      the connection broke or timed out; the request may have been carried out
 ├── CredentialsError     no credentials: a missing file, a program that failed
-└── KubeApiError             the server answered with a failure; `reason` says which
+└── KubeApiError         the server answered with a failure; `reason` says which
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tony.errors import SchedulerError
 #: Messages of admission plug-ins whose caches are empty yet, and of authorizers: pkg/admission/errors.go and
 #: pkg/endpoints/handlers/responsewriters/errors.go of k8s.io/apiserver.
 _NOT_READY = "not yet ready to handle request"
+_MAX_CHARACTERS = 2000
 _DENIAL = re.compile(r'User "[^"]*" cannot \w+ (?:resource|path)')
 
 
@@ -107,6 +108,3 @@ def build_api_error(what: str, status: int, answer: object, retry_after: float |
     text = " ".join(text.split())[:_MAX_CHARACTERS] if isinstance(text, str) else f"HTTP status {status}"
     text = "".join(char if char.isprintable() else "?" for char in text)
     return KubeApiError(f"{what}: {text}", status=status, reason=reason, text=text, retry_after=retry_after)
-
-
-_MAX_CHARACTERS = 2000

@@ -1,12 +1,11 @@
 """The scheduler `kubernetes`: an AM in a Job of one pod, and a pod for each task. See docs/decisions/0023.
 
-settings, capabilities       `[scheduler.kubernetes]`; what it can do
-submitter                    the client's half
-cluster_clients              clients of the API server, from the settings
-object_upload                staged files as ConfigMaps, by their digests
-port_forward                 connections from the client to a port of a pod
-manifests                    the objects of a job
-launch_payload, containers   what pods find within them
-allocator, pod_table         the AM's half: its pods
-pod_ends                     why a pod ended, or cannot start
+client       submitter, access_rules, job_files, object_provision, port_forward
+AM           am_container, allocator: its pods; own_pod: whether it is the current one; gangs, pod_groups, kueue
+executor     containers
+all of them  settings, launch_payload; pod_ends: what the status of a pod says
+objects      manifests, of pod_settings, pod_template, pod_volumes, pod_command
+large files  staging_place and staging_*, *_provision: a place of each kind, and what the client does there
+HDFS         hadoop_access, job_tokens, am_tokens; record_place: histories
+portal       namespace_store
 """

@@ -35,7 +35,6 @@ from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.am_tokens import load_tokens
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
-from tony.schedulers.kubernetes.end_events import build_end_event
 from tony.schedulers.kubernetes.excluded_nodes import ExcludedNodes
 from tony.schedulers.kubernetes.gangs import GangKind, GangTable, find_gang_name
 from tony.schedulers.kubernetes.kueue import QueueWatch
@@ -329,7 +328,7 @@ class KubernetesAllocator(EnlistingAllocator):
         has_ended = is_deleted or pod_ends.has_executor_ended(change.content)
         if pod is None:
             if has_ended and name in self._lost:
-                self._sink(build_end_event(self._lost.pop(name), change.content))
+                self._sink(pod_ends.build_end_event(self._lost.pop(name), change.content))
             self._delete_unknown(change)
             if self._gangs.note_phase(name, change.content, is_deleted=is_deleted):
                 self._review_soon()
@@ -409,7 +408,7 @@ class KubernetesAllocator(EnlistingAllocator):
         if pod.stage is not PodStage.ENDING and not pod.has_enlisted:
             self._note_start_failure(pod, pod_ends.find_start_failure(content))
         self._forget(pod)
-        self.end_container(build_end_event(pod, content), self._sink if pod.node else _ignore)
+        self.end_container(pod_ends.build_end_event(pod, content), self._sink if pod.node else _ignore)
         self._leave_gang(pod, content)
         self._review_soon()
 

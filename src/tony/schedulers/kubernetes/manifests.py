@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tony.kube.api_client import Object
 from tony.model.job_spec import MIB, Resources
 from tony.model.staged_files import StagedRole
 from tony.model.submission_record import JobRecord
@@ -45,8 +46,6 @@ from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
 from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
-
-Object = dict[str, Any]
 
 ROLE_LABEL = "tony.dev/role"
 #: Label of a Job until it is released: its submission may have been interrupted.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +90,22 @@ def provide_objects(place: StagingPlace, provision: ObjectProvision) -> Abstract
     Raises:
         SchedulerError, StorageError: the place cannot be written; or the submission was stopped.
     """
-    return _FUNCTIONS[type(place)](place, provision)
+    match place:  # the imports are late: few jobs use these places
+        case StagingHdfs():
+            from tony.schedulers.kubernetes.hdfs_provision import provide_in_hdfs
+
+            return provide_in_hdfs(place, provision)
+        case StagingS3():
+            from tony.schedulers.kubernetes.s3_provision import provide_in_s3
+
+            return provide_in_s3(place, provision)
+        case StagingRegistry():
+            from tony.schedulers.kubernetes.registry_provision import provide_in_registry
+
+            return provide_in_registry(place, provision)
+        case StagingClaim():
+            return _provide_in_claim(place, provision)
+    raise AssertionError(f"{place} is of no known kind")
 
 
 @contextlib.contextmanager
@@ -127,34 +142,3 @@ def _find_claim(client: ApiClient, place: StagingClaim) -> Object | None:
         return None
     kind = PERSISTENT_VOLUME_CLAIMS
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": place.name, "uid": uid}
-
-
-def _provide_in_hdfs(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:
-    from tony.schedulers.kubernetes.hdfs_provision import provide_in_hdfs  # late: few jobs use HDFS
-
-    assert isinstance(place, StagingHdfs)
-    return provide_in_hdfs(place, provision)
-
-
-def _provide_in_s3(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:
-    from tony.schedulers.kubernetes.s3_provision import provide_in_s3  # late: few jobs use S3
-
-    assert isinstance(place, StagingS3)
-    return provide_in_s3(place, provision)
-
-
-def _provide_in_registry(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:
-    from tony.schedulers.kubernetes.registry_provision import provide_in_registry  # late: few jobs use a registry
-
-    assert isinstance(place, StagingRegistry)
-    return provide_in_registry(place, provision)
-
-
-_FUNCTIONS: Mapping[
-    type[StagingPlace], Callable[[StagingPlace, ObjectProvision], AbstractContextManager[Mapping[str, str]]]
-] = {
-    StagingClaim: _provide_in_claim,
-    StagingHdfs: _provide_in_hdfs,
-    StagingRegistry: _provide_in_registry,
-    StagingS3: _provide_in_s3,
-}

@@ -42,7 +42,7 @@ def count_pieces(size: int) -> int:
 
 def format_digests(digests: Iterable[str]) -> str:
     """Return the annotation of a Job with the objects that it needs."""
-    return " ".join(sorted(map(_shorten, digests)))
+    return " ".join(sorted(digest[:40] for digest in digests))
 
 
 def find_large_objects(sizes: Mapping[str, int], runtime: int) -> Collection[str]:
@@ -77,17 +77,13 @@ class SharedObjects:
         self._found = {name: metadata for name, metadata in names.items() if _NAME.fullmatch(name)}
         self._needed: set[str] = set()
 
-    def upload(self, digest: str, path: Path) -> int:
-        """Create the pieces of an object that are missing; return the number of bytes that were sent."""
-        sent = 0
+    def upload(self, digest: str, path: Path) -> None:
+        """Create the pieces of an object that are missing."""
         for number in range(count_pieces(path.stat().st_size)):
             if not self._use(name := build_piece_name(digest, number)):
                 with path.open("rb") as file:
                     file.seek(number * _PIECE_BYTES)
-                    data = file.read(_PIECE_BYTES)
-                self._create(name, {}, data)
-                sent += len(data)
-        return sent
+                    self._create(name, {}, file.read(_PIECE_BYTES))
 
     def is_staged(self, digest: str, claim: StagingClaim) -> bool:
         """Return True if a claim has an object."""
@@ -158,10 +154,6 @@ class SharedObjects:
         except KubeApiError as error:
             if not error.is_existing:  # another submission was faster
                 raise
-
-
-def _shorten(digest: str) -> str:
-    return digest[:40]
 
 
 def _find_last_use(metadata: Object) -> float:

@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tony.core.events import ContainerEnded, EndConfirmation
 from tony.kube.api_client import Object, parse_time
 from tony.linux.process import format_signal
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.launch_payload import CONTAINER_NAME
+from tony.schedulers.kubernetes.pod_table import TaskPod
 from tony.units import format_size, parse_size
 
 #: Reasons of a disruption -> why the pod ended, and how the cluster killed it.
@@ -30,14 +32,7 @@ _DISRUPTIONS: Mapping[str, tuple[str, ClusterKill]] = {
     "TerminationByKubelet": ("its node ran out of resources", ClusterKill.OTHER),
 }
 #: Reasons for which a container waits, and never starts without a change of the job or the cluster.
-_CANNOT_START = frozenset(
-    {
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "RunContainerError",
-        "StartError",
-    }
-)
+_CANNOT_START = frozenset({"InvalidImageName", "ErrImageNeverPull", "RunContainerError", "StartError"})
 _CANNOT_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
 #: Reasons that may pass: a registry that does not answer, a Secret that was not fetched in time, a busy node.
 _MAY_PASS = _CANNOT_PULL | {"CreateContainerConfigError", "CreateContainerError"}
@@ -235,6 +230,23 @@ def explain_end(pod: Object) -> PodEnd:
     if not terminated or pod.get("metadata", {}).get("deletionTimestamp"):
         return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)
     return PodEnd(cause=_explain_exit(terminated))
+
+
+def build_end_event(pod: TaskPod, content: Object) -> ContainerEnded:
+    """Return the event by which the AM learns that a pod has ended, or was deleted.
+
+    Args:
+        content: as the cluster had it last.
+    """
+    found = explain_end(content)
+    is_own = bool(pod.kill_reason)
+    return ContainerEnded(
+        container=pod.name,
+        cause=f"it was stopped: {pod.kill_reason}" if is_own else found.cause,
+        blameless=found.is_blameless and not is_own,
+        kill=None if is_own else found.kill,
+        confirmation=EndConfirmation.UNCONFIRMED if found.is_unconfirmed else EndConfirmation.ENDED,
+    )
 
 
 def explain_am_end(pod: Object, state: str = "state") -> str:

@@ -3,7 +3,7 @@
 It listens on the loopback address, where only port-forward arrives. Requests and answers are lines of JSON:
 
     {"digest": D, "size": N}   -> {"offset": M}, then the client sends N - M bytes, then -> {"stored": true}
-    {"keep": [D, ...]}         -> {"removed": BYTES}: other objects that were not received for long are removed
+    {"keep": [D, ...]}         -> {"removed": true}: other objects that were not received for long are removed
     an error                   -> {"error": TEXT, "may_repeat": whether another try can succeed}
     before an answer           -> {"checked": BYTES}, now and then: what it has of an object is being read
 
@@ -81,7 +81,8 @@ def _carry_out(stream: IO[bytes], request: dict[str, object], folder: Path) -> N
         if "keep" in request:
             kept = request["keep"]
             assert isinstance(kept, list)
-            _answer(stream, {"removed": remove_unused(folder, kept)})
+            remove_unused(folder, kept)
+            _answer(stream, {"removed": True})
         else:
             receive(stream, folder, str(request["digest"]), int(str(request["size"])))
             _answer(stream, {"stored": True})
@@ -204,15 +205,14 @@ def _open(path: Path) -> FileIO:
     return os.fdopen(os.open(path, flags, 0o644), "r+b", buffering=0)
 
 
-def remove_unused(folder: Path, kept: Collection[str]) -> int:
-    """Remove objects that were received long ago, but those that are to be kept; return their bytes.
+def remove_unused(folder: Path, kept: Collection[str]) -> None:
+    """Remove objects that were received long ago, but those that are to be kept.
 
     Args:
         kept: digests, or their first 40 characters.
 
     Another receiver may find an object complete at the same moment, and set its time: so it is renamed first.
     """
-    removed = 0
     prefixes = {each[:40] for each in kept}
     for entry in [*os.scandir(folder)]:
         is_object = bool(_DIGEST.fullmatch(entry.name))
@@ -223,11 +223,9 @@ def remove_unused(folder: Path, kept: Collection[str]) -> int:
                 moved = folder / f".{entry.name}.{os.urandom(4).hex()}.old" if is_object else Path(entry.path)
                 os.replace(entry.path, moved)
                 if _is_old(str(moved)):
-                    removed += moved.stat().st_size
                     moved.unlink()
                 else:
                     os.replace(moved, entry.path)
-    return removed
 
 
 def _is_old(path: str) -> bool:
