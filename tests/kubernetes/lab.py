@@ -18,10 +18,10 @@ from tony.history.event_log import EventTail
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError
 from tony.kube.kubeconfig import load_cluster_access
-from tony.kube.resources import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICE_ACCOUNTS, ApiResource
+from tony.kube.resources import CONFIG_MAPS, JOBS, NAMESPACES, NODES, PODS, SECRETS, SERVICE_ACCOUNTS, ApiResource
 from tony.linux.process import environment_of, name, with_marker
 from tony.mini.kubernetes.cluster import KubernetesCluster
-from tony.mini.kubernetes.layout import API_SERVER_IP
+from tony.mini.kubernetes.layout import API_SERVER_IP, NODE_NAME
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL
@@ -30,7 +30,6 @@ from tony.schedulers.kubernetes.launch_payload import POD_NAME
 from tony.schedulers.kubernetes.manifests import AM_PART, TASK_PART
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
-NAMESPACES = ApiResource(plural="namespaces", kind="Namespace", is_namespaced=False)
 RESOURCE_QUOTAS = ApiResource(plural="resourcequotas", kind="ResourceQuota")
 
 
@@ -138,14 +137,14 @@ class KubernetesLab(Lab):
 
     def set_quota(self, limits: Mapping[str, str]) -> None:
         """Limit what pods of the namespace may have together: `{"limits.memory": "2000Mi"}`."""
-        body = {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "quota"},
-            "spec": {"hard": dict(limits)},
-        }
-        self.client.create(RESOURCE_QUOTAS, body)
+        self.client.create(RESOURCE_QUOTAS, {"metadata": {"name": "quota"}, "spec": {"hard": dict(limits)}})
         until(lambda: self.client.get(RESOURCE_QUOTAS, "quota").get("status", {}).get("hard"), "the quota is known")
+
+    def add_resource(self, name: str, count: int) -> None:
+        """Give the first node some of a resource that no other job requests."""
+        amount = {name: str(count)}
+        path = NODES.build_path("", NODE_NAME, "status")
+        self.send("PATCH", path, {"status": {"capacity": amount, "allocatable": amount}})
 
     def complete(self, text: str) -> str:
         return complete_memory(text)
@@ -223,15 +222,24 @@ class KubernetesLab(Lab):
         """Return True if the submission of a job was completed."""
         return self._exists(JOBS, job) and not self.client.get(JOBS, job)["spec"].get("suspend")
 
+    def find_outcome(self, job: str) -> str:
+        """Return how the Job has ended for Kubernetes; empty if it has not."""
+        conditions = (self.client.get(JOBS, job).get("status") or {}).get("conditions") or ()
+        found = {each["type"] for each in conditions if each["status"] == "True"}
+        return "succeeded" if "Complete" in found else "failed" if "Failed" in found else ""
+
     def wait_ended(self, job: str) -> str:
-        """Waits until the Job has ended for Kubernetes, too; returns its verdict."""
+        """Wait until the Job has ended for Kubernetes, too; return how."""
+        return str(until(lambda: self.find_outcome(job), f"Kubernetes has ended {job}"))
 
-        def find_verdict() -> str:
-            conditions = (self.client.get(JOBS, job).get("status") or {}).get("conditions") or ()
-            found = {each["type"] for each in conditions if each["status"] == "True"}
-            return "succeeded" if "Complete" in found else "failed" if "Failed" in found else ""
+    def wait_attempt(self, job: str, attempt: int) -> None:
+        """Wait until this AM attempt answers; a connection to the one that was killed may break."""
 
-        return str(until(find_verdict, f"Kubernetes has ended {job}"))
+        def is_answering() -> bool:
+            done = self.tony("status", job, "--json")
+            return done.returncode == 0 and json.loads(done.stdout)["attempt"] == attempt
+
+        until(is_answering, f"AM attempt {attempt} continues")
 
     def master_of(self, job: str) -> int:
         """The pid of the application master."""

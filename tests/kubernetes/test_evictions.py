@@ -77,11 +77,8 @@ class Evictions:
 @pytest.fixture
 def node(lab: KubernetesLab) -> KubernetesLab:
     """The lab; its node has two slots, and two priority classes are there."""
-    path = NODES.build_path("", NODE_NAME, "status")
-    slots = {SLOT: "2"}
-    lab.send("PATCH", path, {"status": {"capacity": slots, "allocatable": slots}})
-    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": lab.namespace}}
-    lab.client.create(PRIORITY_CLASSES, {**body, "value": 1000})
+    lab.add_resource(SLOT, 2)
+    lab.client.create(PRIORITY_CLASSES, {"metadata": {"name": lab.namespace}, "value": 1000})
     return lab
 
 
@@ -90,7 +87,7 @@ def build_urgent_pod(lab: KubernetesLab) -> dict[str, object]:
     resources = {"requests": {SLOT: "1"}, "limits": {SLOT: "1"}}
     container = {"name": "c", "image": PAUSE_IMAGE, "imagePullPolicy": "Never", "resources": resources}
     spec = {"priorityClassName": lab.namespace, "containers": [container], "terminationGracePeriodSeconds": 0}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "urgent"}, "spec": spec}
+    return {"metadata": {"name": "urgent"}, "spec": spec}
 
 
 def test_each_eviction_has_its_sentence(node: KubernetesLab) -> None:

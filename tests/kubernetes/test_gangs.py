@@ -8,8 +8,6 @@ import pytest
 
 from tests.e2e.lab import until
 from tests.kubernetes.lab import KubernetesLab
-from tony.kube.resources import NODES
-from tony.mini.kubernetes.layout import NODE_NAME
 from tony.schedulers.kubernetes.pod_groups import find_pod_groups
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
@@ -22,14 +20,6 @@ while not os.path.exists(f"{os.environ['OUT']}/gate"):
 """
 
 
-def add_resource(lab: KubernetesLab, name: str, count: int) -> None:
-    """Give the first node some of a resource that no other job asks for."""
-    amount = {name: str(count)}
-    path = NODES.build_path("", NODE_NAME, "status")
-    body = {"status": {"capacity": amount, "allocatable": amount}}
-    lab.client._request("PATCH", path, path, body=body, headers={"Content-Type": "application/merge-patch+json"})
-
-
 def count_running(lab: KubernetesLab, job: str) -> int:
     pods = lab.list_pods(job).values()
     return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
@@ -37,7 +27,7 @@ def count_running(lab: KubernetesLab, job: str) -> int:
 
 def test_two_gangs_that_do_not_both_fit_run_one_after_the_other(lab: KubernetesLab) -> None:
     slot = f"tony.dev/slot-{secrets.token_hex(4)}"
-    add_resource(lab, slot, 4)
+    lab.add_resource(slot, 4)
     roles = f'[roles.worker]\ninstances = 3\n[roles.worker.resources]\n"{slot}" = 1\n'
     jobs = [lab.detach(lab.roles(GATE, roles)) for _ in range(2)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Mapping
@@ -51,16 +50,6 @@ def wait_session(lab: KubernetesLab, job: str, killed: str, session: int) -> Map
     return dict(until(list_pids, f"session {session} runs"))
 
 
-def wait_attempt(lab: KubernetesLab, job: str, attempt: int) -> None:
-    """Wait until this AM attempt answers; a connection to the one that was killed may break."""
-
-    def is_answering() -> bool:
-        done = lab.tony("status", job, "--json")
-        return done.returncode == 0 and json.loads(done.stdout)["attempt"] == attempt
-
-    until(is_answering, f"AM attempt {attempt} continues")
-
-
 def wait_success(lab: KubernetesLab, job: str, session: int) -> None:
     status = lab.wait(job)
     assert (status["state"], status["session"]) == ("succeeded", session)
@@ -94,10 +83,10 @@ def test_programs_continue_when_the_application_master_is_killed(lab: Kubernetes
     pids, pods = wait_session(lab, job, "master", 1), list_uids(lab, job)
     (am,) = lab.list_pods(job, AM_PART)
     os.kill(lab.master_of(job), signal.SIGKILL)
-    wait_attempt(lab, job, 2)
+    lab.wait_attempt(job, 2)
     assert [*lab.list_pods(job, AM_PART)] == [am]
     lab.delete_pod(am)
-    wait_attempt(lab, job, 3)
+    lab.wait_attempt(job, 3)
     assert wait_session(lab, job, "master", 1) == pids
     assert list_uids(lab, job) == pods
     (lab.out / "gate").touch()

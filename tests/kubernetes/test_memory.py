@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import until
 from tests.kubernetes.lab import AM_PART, KubernetesLab
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
@@ -78,12 +76,7 @@ def test_an_application_master_runs_out_of_memory(lab: KubernetesLab) -> None:
     program, pods = lab.pid_of(job, "worker:0"), [*lab.list_pods(job, AM_PART)]
     first = lab.master_of(job)
     exhaust_memory(first)
-
-    def is_next_one_answering() -> bool:
-        done = lab.tony("status", job, "--json")
-        return done.returncode == 0 and json.loads(done.stdout)["attempt"] == 2
-
-    until(is_next_one_answering, "the next AM attempt continues")
+    lab.wait_attempt(job, 2)
     assert lab.pid_of(job, "worker:0") == program
     assert [*lab.list_pods(job, AM_PART)] == pods
     exhaust_memory(lab.master_of(job))

@@ -21,7 +21,7 @@ from tests.kubernetes.lab import AM_PART, PodProcesses
 from tests.kubernetes.nodes import NodesLab, run_nodes
 from tony.errors import InfraError, UserError
 from tony.kube.errors import KubeError
-from tony.kube.resources import JOBS, PODS
+from tony.kube.resources import PODS
 from tony.linux.process import is_alive, name, with_marker
 from tony.mini.kubernetes.cluster import KubernetesCluster
 
@@ -34,6 +34,8 @@ pytestmark = [
 JOB_COUNT = 200
 #: Jobs at one time: their processes share the machine's CPUs.
 PARALLEL_JOBS = 4
+#: Of one job: its AM attempts are limited.
+MAX_AM_KILLS = 4
 #: Notes each start of a task in a session, and each start next to another one of the same task.
 PROGRAM = """
 import fcntl, os, time
@@ -57,7 +59,7 @@ class Chaos:
 
     Attributes:
         running: ids of jobs that have not ended.
-        am_kills: job -> how often its AM was killed, which is limited.
+        am_kills: job -> how often its AM was chosen to be killed.
     """
 
     lab: NodesLab
@@ -89,6 +91,12 @@ class Chaos:
     def _choose(self) -> str:
         return self.chance.choice(sorted(self.running)) if self.running else "none"
 
+    def _choose_for_am(self) -> str:
+        """Choose a job whose AM may be killed once more."""
+        job = self._choose()
+        self.am_kills[job] += 1
+        return job if self.am_kills[job] <= MAX_AM_KILLS else "none"
+
     def _kill(self, pids: Sequence[int], what: str) -> str | None:
         if not pids:
             return None
@@ -106,18 +114,11 @@ class Chaos:
         return self._kill([*PodProcesses(job).executors.values()], f"executor of {job}")
 
     def _kill_am(self) -> str | None:
-        job = self._choose()
-        if self.am_kills[job] >= 4:
-            return None
-        self.am_kills[job] += 1
+        job = self._choose_for_am()
         return self._kill(PodProcesses(job).masters, f"AM of {job}")
 
     def _delete_am_pod(self) -> str | None:
-        job = self._choose()
-        if self.am_kills[job] >= 4:
-            return None
-        self.am_kills[job] += 1
-        return self._delete(list(self.lab.list_pods(job, AM_PART)))
+        return self._delete(list(self.lab.list_pods(self._choose_for_am(), AM_PART)))
 
     def _delete_task_pod(self) -> str | None:
         return self._delete(list(self.lab.list_pods(self._choose())))
@@ -159,23 +160,20 @@ class Chaos:
             return
         self.running.add(job)
         began = time.monotonic()
-        while not (verdict := self._find_verdict(job)) and time.monotonic() - began < 600:
+        while not (outcome := self._find_outcome(job)) and time.monotonic() - began < 600:
             time.sleep(1)
         self.running.discard(job)
-        print(f"{time.strftime('%H:%M:%S')} {job} {verdict} after {time.monotonic() - began:.0f} s", flush=True)
-        self.problems += [f"{job}: {each}" for each in self._check(job, verdict, out)]
+        print(f"{time.strftime('%H:%M:%S')} {job} {outcome} after {time.monotonic() - began:.0f} s", flush=True)
+        self.problems += [f"{job}: {each}" for each in self._check(job, outcome, out)]
 
-    def _find_verdict(self, job: str) -> str:
-        try:
-            conditions = (self.lab.client.get(JOBS, job).get("status") or {}).get("conditions") or ()
-        except KubeError:
-            return ""
-        found = {each["type"] for each in conditions if each["status"] == "True"}
-        return "succeeded" if "Complete" in found else "failed" if "Failed" in found else ""
+    def _find_outcome(self, job: str) -> str:
+        with contextlib.suppress(KubeError):
+            return self.lab.find_outcome(job)
+        return ""
 
-    def _check(self, job: str, verdict: str, out: Path) -> Iterator[str]:
-        if verdict != "succeeded":
-            yield f"it is {verdict or 'running'}: {self.lab.tony('why', job).stdout[-1500:]}"
+    def _check(self, job: str, outcome: str, out: Path) -> Iterator[str]:
+        if outcome != "succeeded":
+            yield f"it is {outcome or 'running'}: {self.lab.tony('why', job).stdout[-1500:]}"
             return
         status = self.lab.status(job)
         if status["state"] != "succeeded":

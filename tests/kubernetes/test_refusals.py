@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.e2e.lab import until
-from tests.kubernetes.lab import NAMESPACES, RESOURCE_QUOTAS, KubernetesLab
+from tests.kubernetes.lab import RESOURCE_QUOTAS, KubernetesLab
 from tony.kube.api_client import Object
 from tony.kube.errors import KubeApiError
-from tony.kube.resources import PODS, ApiResource
+from tony.kube.resources import NAMESPACES, PODS, ApiResource
 from tony.mini.kubernetes.layout import PAUSE_IMAGE
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
@@ -27,7 +27,7 @@ OK = "print('done')"
 
 def build_limits() -> Object:
     limits = {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}
-    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "limits"}, "spec": limits}
+    return {"metadata": {"name": "limits"}, "spec": limits}
 
 
 def build_webhook(lab: KubernetesLab) -> Object:
@@ -47,7 +47,7 @@ def wait_until_refused(lab: KubernetesLab, reason: str) -> None:
     """Wait until the API server acts upon what was created; a pod that all of it refuses is never created."""
     resources = {"limits": {"memory": "2Gi"}}
     spec = {"containers": [{"name": "c", "image": PAUSE_IMAGE, "resources": resources}], "hostNetwork": True}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "refused"}, "spec": spec}
+    pod = {"metadata": {"name": "refused"}, "spec": spec}
 
     def is_refused() -> bool:
         try:
