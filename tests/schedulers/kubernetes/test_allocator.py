@@ -181,11 +181,15 @@ async def test_an_am_whose_pod_was_deleted_creates_no_more_of_many_pods(
 
 
 async def test_pods_without_a_node_are_kept_by_an_am_that_was_started_again(tmp_path: Path) -> None:
-    """Thousands may wait for the scheduler. One of a gang, or that looks for the AM elsewhere, is created anew."""
+    """Thousands may wait for the scheduler. One of a gang, or that looks for the AM elsewhere, is created anew.
+
+    One of a role that needs none any more is deleted.
+    """
     async with open_cluster(tmp_path) as cluster:
         cluster.create_task_pod("waits", node="")
         cluster.create_task_pod("elsewhere", node="", am_address=PREVIOUS_ADDRESS)
         cluster.create_task_pod("gang", node="", group="g1-1")
+        cluster.create_task_pod("unneeded", node="", role="ps")
         early = asyncio.create_task(cluster.allocator.enlist("waits", "process"))
         await asyncio.sleep(0)
         assert await cluster.start() == []

@@ -236,7 +236,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
-        self._drop_surplus()
+        self._drop_surplus(role)
         asyncio.get_running_loop().call_soon(self._review)  # with the demand of other roles: they may form a gang
 
     def set_memory(self, role: str, memory: int) -> None:
@@ -252,7 +252,8 @@ class KubernetesAllocator(EnlistingAllocator):
         self._reviewing = None
         if self._is_closing:
             return
-        self._drop_surplus()
+        for role in self._memory:
+            self._drop_surplus(role)
         missing = self._table.count_missing()
         for role, gang in self._gangs.assign([*self._table.pods.values()], missing, self._memory):
             prefix = build_pod_name_prefix(self._job.record.job_id, role)
@@ -262,8 +263,8 @@ class KubernetesAllocator(EnlistingAllocator):
             self._start(self._create(pod))
         self._note_pending()
 
-    def _drop_surplus(self) -> None:
-        for pod in self._table.list_surplus():
+    def _drop_surplus(self, role: str) -> None:
+        for pod in self._table.list_surplus(role):
             self._drop(pod)
 
     async def _create(self, pod: TaskPod) -> None:

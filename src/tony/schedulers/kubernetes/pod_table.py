@@ -100,15 +100,15 @@ class PodTable:
         counts = {role: total - len(self._list(role)) for role, total in self.demand.items()}
         return {role: count for role, count in counts.items() if count > 0}
 
-    def list_surplus(self) -> Sequence[TaskPod]:
-        """Return pods to delete: those without a node, newest first, as long as a role has too many."""
-        surplus: list[TaskPod] = []
-        for role, total in self.demand.items():
-            pods = self._list(role)
-            waiting = [pod for pod in pods if pod.stage in _WAITING]
-            excess = len(pods) - total
-            surplus += waiting[::-1][:excess] if excess > 0 else ()
-        return surplus
+    def list_surplus(self, role: str) -> Sequence[TaskPod]:
+        """Return pods of a role to delete: those without a node, newest first, as long as it has too many.
+
+        A role without a demand needs none once another one has a demand: it may have pods of an earlier AM attempt.
+        """
+        pods = self._list(role)
+        waiting = [pod for pod in pods if pod.stage in _WAITING]
+        excess = len(pods) - self.demand.get(role, 0)
+        return waiting[::-1][:excess] if self.demand and excess > 0 else ()
 
     def has_waiting(self) -> bool:
         """Return True if any pod has no node yet."""
