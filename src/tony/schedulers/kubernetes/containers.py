@@ -87,15 +87,12 @@ class KubernetesExecutorContainer(EnlistingContainer):
     def variables(self) -> Mapping[str, str]:
         # The image says where its libraries are, the cluster where credentials of cloud services are.
         own = {name: value for name, value in os.environ.items() if not name.startswith("TONY_")}
-        return {**_find_hadoop_variables(), **own, NODE_NAME: os.environ.get(NODE_NAME, "")}
+        own[NODE_NAME] = os.environ.get(NODE_NAME, "")
+        if not HADOOP.exists():
+            return own
+        from tony.schedulers.kubernetes.hadoop_access import list_variables  # late: most jobs use no HDFS
 
-
-def _find_hadoop_variables() -> Mapping[str, str]:
-    if not HADOOP.exists():
-        return {}
-    from tony.schedulers.kubernetes.hadoop_access import list_variables  # late: most jobs use no HDFS
-
-    return dict(list_variables())
+        return {**dict(list_variables()), **own}
 
 
 class _MountedPieces(StagingPlace):

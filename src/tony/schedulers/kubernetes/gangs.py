@@ -228,7 +228,7 @@ class GangTable:
             # An upper limit: that of the group in the cluster may be less, for an elastic job.
             minimum = min(len(members), sum(self._sizes.values()))
             gangs[name] = pod.gang = gang = Gang(name, places, minimum, {pod.role: pod.memory})
-            done = [each for each in members if each.get("status", {}).get("phase") == "Succeeded"]
+            done = filter(pod_ends.has_succeeded, members)
             gang.kept = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in done)
 
 

@@ -154,12 +154,7 @@ def build_task_pod(
     staged = record.staged.roles.get(role, StagedRole())
     stored = [item.digest for item in staged.items if not item.in_place]
     objects = {runtime[0]: runtime[1], **{digest: pieces[digest] for digest in stored}}
-    resources = Resources(
-        memory=memory + _EXECUTOR_MEMORY,
-        vcores=own.resources.vcores,
-        gpus=own.resources.gpus,
-        others=own.resources.others,
-    )
+    resources = replace(own.resources, memory=memory + _EXECUTOR_MEMORY)
     place = settings.staging_place if 0 in objects.values() else None
     pod = _build_pod_spec(record, settings, _add_claim(pods, place.claim if place else ""), resources, objects)
     container = pod["containers"][0]
@@ -180,12 +175,7 @@ def build_task_pod(
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
     if affinity := _build_affinity(pods, labels, excluded, is_spread=own.spread):
         pod["affinity"] = affinity
-    body: Object = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels, "ownerReferences": [build_owner(record.job_id, owner)]},
-        "spec": pod,
-    }
+    body = _build_pod(name, labels, build_owner(record.job_id, owner), pod)
     merge_template(body, pods.template)
     merge_template(body, gang)
     return body
@@ -214,16 +204,14 @@ def build_staging_pod(
     container["resources"]["requests"]["cpu"] = _AM_CPU
     pod["automountServiceAccountToken"] = False
     labels = build_labels(record.job_id, STAGING_PART)
-    owners = [build_owner(record.job_id, owner)]
-    name = f"{record.job_id}-staging"
-    body: Object = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels, "ownerReferences": owners},
-        "spec": pod,
-    }
+    body = _build_pod(f"{record.job_id}-staging", labels, build_owner(record.job_id, owner), pod)
     merge_template(body, own.template)
     return body
+
+
+def _build_pod(name: str, labels: Mapping[str, str], owner: Object, spec: Object) -> Object:
+    metadata = {"name": name, "labels": dict(labels), "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def mount_image(pod: Object, digest: str, image: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient, Object
@@ -19,6 +20,7 @@ from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.job_store.job_objects import build_labels, build_owner
 from tony.schedulers.kubernetes.own_pod import OwnPod
+from tony.schedulers.kubernetes.pod_requests import delete_if_current
 from tony.schedulers.kubernetes.pod_table import Gang
 
 POD_GROUP_API, POD_GROUPS = "scheduling.k8s.io", "podgroups"
@@ -147,19 +149,8 @@ class PodGroupRequests:
         self._resource = self._resource or asyncio.ensure_future(self._find_resource())
         if (resource := await self._resource) is None:
             return
-        for pause in _BACKOFF:
-            try:
-                if await self._own_pod.confirm():
-                    return await to_thread(self._client.delete, resource, gang.name)
-                if self._own_pod.is_deleted:  # a later AM attempt may have taken its pods over
-                    return
-            except KubeApiError as error:
-                if error.status == 403:  # without the right to delete it goes with the Job
-                    return
-                _log.warning("%s", error)
-            except KubeError as error:
-                _log.warning("%s", error)
-            await asyncio.sleep(pause)
+        # Without the right to delete it, it is removed with the Job.
+        await delete_if_current(self._own_pod, partial(self._client.delete, resource, gang.name), is_optional=True)
 
 
 async def _wait_for(created: asyncio.Task[bool]) -> bool:

@@ -105,15 +105,29 @@ class PodRequests:
 
     async def delete(self, name: str) -> None:
         """Delete a pod, and kill its programs, unless a later AM attempt may have taken it over."""
-        for pause in _BACKOFF:
-            if await self._own_pod.confirm():
-                try:
-                    return await to_thread(lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS))
-                except KubeError as error:
-                    _log.warning("%s", error)
-            elif self._own_pod.is_deleted:
+        await delete_if_current(
+            self._own_pod, lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS)
+        )
+
+
+async def delete_if_current(own_pod: OwnPod, delete: Callable[[], None], *, is_optional: bool = False) -> None:
+    """Delete an object as soon as that is possible, unless a later AM attempt may have taken it over.
+
+    Args:
+        delete: sends the request.
+        is_optional: without the right to delete it, it stays.
+    """
+    for pause in _BACKOFF:
+        try:
+            if await own_pod.confirm():
+                return await to_thread(delete)
+            if own_pod.is_deleted:
                 return
-            await asyncio.sleep(pause)
+        except KubeError as error:
+            if is_optional and isinstance(error, KubeApiError) and error.status == 403:
+                return
+            _log.warning("%s", error)
+        await asyncio.sleep(pause)
 
 
 def _is_quota_exceeded(error: KubeApiError) -> bool:
