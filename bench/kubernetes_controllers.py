@@ -61,12 +61,9 @@ def start_jobset(cluster: SmallKubernetes, stack: ExitStack, trial: Object) -> N
         stack: ends it.
     """
     config = {
-        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-        "kind": "Configuration",
-        "leaderElection": {"leaderElect": False},
+        **_build_config("jobset.x-k8s.io"),
         "internalCertManagement": {"enable": False},
         "webhook": {"port": _JOBSET_PORT},
-        "metrics": {"bindAddress": "0"},
     }
     components = find_module("jobset") / "config/components"
     types = [components / "crd/bases/jobset.x-k8s.io_jobsets.yaml"]
@@ -81,13 +78,10 @@ def start_trainer(cluster: SmallKubernetes, stack: ExitStack, trial: Object) -> 
         stack: ends it.
     """
     config = {
-        "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-        "kind": "Configuration",
-        "leaderElection": {"leaderElect": False},
+        **_build_config("trainer.kubeflow.org"),
         "certManagement": {"enable": False},
         "health": {"healthProbeBindAddress": "0"},
         "webhook": {"port": _TRAINER_PORT, "host": "127.0.0.1"},
-        "metrics": {"bindAddress": "0"},
     }
     manifests = find_module("trainer") / "manifests/base"
     hooks = manifests / "webhook/manifests.yaml"
@@ -109,6 +103,12 @@ def start_trainer(cluster: SmallKubernetes, stack: ExitStack, trial: Object) -> 
     _wait_for_webhook(cluster, runtime, folder)
     _apply(cluster, folder / "runtime.json", [runtime])
     _wait_for_webhook(cluster, trial, folder)
+
+
+def _build_config(group: str) -> Object:
+    """Return what the configurations of controllers have in common."""
+    settings = {"leaderElection": {"leaderElect": False}, "metrics": {"bindAddress": "0"}}
+    return {"apiVersion": f"config.{group}/v1alpha1", "kind": "Configuration", **settings}
 
 
 def _start(

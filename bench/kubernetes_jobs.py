@@ -18,8 +18,8 @@ from bench.small_kubernetes import SmallKubernetes
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 
 TASKS = 4
-#: Between two tries of `kubectl logs`: pods that have not started are an error.
 _TIMEOUT_SECONDS = 60.0
+#: Between two tries of `kubectl logs`: pods that have not started are an error.
 _PAUSE_SECONDS = 0.1
 _MEMORY = "256Mi"
 _JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"

@@ -25,7 +25,7 @@ from tony.mini.kubernetes.layout import API_SERVER_IP, NODE_NAME
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 from tony.model.state_directory import Home, JobFolder
 from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL
-from tony.schedulers.kubernetes.access_rules import POD_GROUP_RULES, build_account_objects
+from tony.schedulers.kubernetes.access_rules import AM_RULES, POD_GROUP_RULES, build_account_objects
 from tony.schedulers.kubernetes.launch_payload import POD_NAME
 from tony.schedulers.kubernetes.manifests import AM_PART, TASK_PART
 from tony.schedulers.kubernetes.settings import KubernetesSettings
@@ -122,7 +122,9 @@ class KubernetesLab(Lab):
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}  # a volume of tests is a folder of the machine
         metadata = {"name": self.namespace, "labels": labels}
         self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        for resource, body in build_account_objects(KubernetesSettings().service_account, POD_GROUP_RULES):
+        for resource, body in build_account_objects(
+            KubernetesSettings().service_account, (*AM_RULES, *POD_GROUP_RULES)
+        ):
             self.client.create(resource, body)
         until(lambda: self._exists(SERVICE_ACCOUNTS, "default"), "the namespace has its service account")
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
 from tests.e2e.lab import until
 from tests.kubernetes.lab import KubernetesLab
 from tony.kube.api_client import ApiClient
-from tony.kube.cluster_access import ClusterAccess
 from tony.kube.credentials import FixedCredentials, LoginCredentials, build_bearer
 from tony.kube.kubeconfig import load_cluster_access
-from tony.kube.resources import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
-from tony.schedulers.kubernetes.access_rules import AM_RULES, CLIENT_RULES, NeededRule, find_missing_rules
+from tony.kube.resources import SERVICE_ACCOUNTS
+from tony.schedulers.kubernetes.access_rules import (
+    AM_RULES,
+    CLIENT_RULES,
+    NeededRule,
+    build_account_objects,
+    find_missing_rules,
+)
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
 
@@ -24,19 +30,11 @@ OK = "print('done')"
 def create_account(lab: KubernetesLab, name: str, rules: Sequence[NeededRule], without: str = "") -> None:
     """Create a service account with these rights but one, such as `create pods`."""
     granted = [
-        {
-            "apiGroups": [rule.group],
-            "resources": [rule.resource],
-            "verbs": [verb for verb in rule.verbs if f"{verb} {rule.resource}" != without],
-        }
+        replace(rule, verbs=tuple(verb for verb in rule.verbs if f"{verb} {rule.resource}" != without))
         for rule in rules
     ]
-    metadata = {"name": name}
-    role = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": name}
-    subject = {"kind": SERVICE_ACCOUNTS.kind, "name": name}
-    lab.client.create(SERVICE_ACCOUNTS, {"metadata": metadata})
-    lab.client.create(ROLES, {"metadata": metadata, "rules": [rule for rule in granted if rule["verbs"]]})
-    lab.client.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": role, "subjects": [subject]})
+    for resource, body in build_account_objects(name, [rule for rule in granted if rule.verbs]):
+        lab.client.create(resource, body)
 
 
 def create_token(lab: KubernetesLab, name: str) -> str:
@@ -50,14 +48,7 @@ def create_token(lab: KubernetesLab, name: str) -> str:
 def open_client(lab: KubernetesLab, token: str) -> Iterator[ApiClient]:
     access = load_cluster_access([lab.kubeconfig])
     credentials = FixedCredentials(build_bearer(token, LoginCredentials()))
-    other = ClusterAccess(
-        server=access.server,
-        namespace=access.namespace,
-        authority=access.authority,
-        tls_name=access.tls_name,
-        credentials=credentials,
-    )
-    with contextlib.closing(ApiClient(other)) as client:
+    with contextlib.closing(ApiClient(replace(access, credentials=credentials))) as client:
         yield client
 
 

@@ -8,23 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.scripted_server import ScriptedServer
-from tests.schedulers.kubernetes.executor_pod import ITEM
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, submit_again
+from tests.schedulers.kubernetes.executor_pod import ITEM, check_fetch, enter_pod
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_pod, submit, submit_again
 from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest, stage
 from tests.support.fake_s3 import FakeS3, FakeS3Object
 from tony.errors import StorageError
-from tony.model.codec import to_plain
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.kubernetes import containers
 from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
-from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, encode_payload
-from tony.schedulers.kubernetes.manifests import build_task_pod
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
-from tony.testing.sample_jobs import build_credentials
 
 DAY = 86_400.0
 
@@ -39,17 +33,10 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, s3: FakeS3) -> Iterator[Cluster]:
-    with ScriptedServer().serve() as server:
-        made = Cluster(server, tmp_path)
-        made.settings |= {"staging": "s3://bucket/ann", "staging_secret": "s3-keys"}
-        made.api.objects["/api/v1/namespaces/ml/secrets", "s3-keys"] = {"metadata": {"name": "s3-keys"}}
-        yield made
-
-
-@pytest.fixture
-def job(cluster: Cluster, tmp_path: Path) -> PreparedJob:
-    return build_job(cluster, tmp_path)
+def cluster(cluster: Cluster, s3: FakeS3) -> Cluster:
+    cluster.settings |= {"staging": "s3://bucket/ann", "staging_secret": "s3-keys"}
+    cluster.api.objects["/api/v1/namespaces/ml/secrets", "s3-keys"] = {"metadata": {"name": "s3-keys"}}
+    return cluster
 
 
 def test_large_files_are_sent_to_s3_once(cluster: Cluster, job: PreparedJob, s3: FakeS3) -> None:
@@ -119,19 +106,7 @@ def test_the_secret_is_checked_before_submission(
 @pytest.mark.parametrize("pieces", [0, 1])
 def test_only_pods_that_read_from_s3_have_the_secret(cluster: Cluster, job: PreparedJob, pieces: int) -> None:
     """`container_env` is named later, so it takes precedence."""
-    staged = stage(job, LARGE)
-    settings, _ = read_settings(job.record.spec.scheduler_settings)
-    pod = build_task_pod(
-        staged.record,
-        "worker",
-        "p",
-        settings,
-        runtime=("0" * 64, 1),
-        pieces={find_digest(LARGE): pieces},
-        am_address="tls:a:1",
-        owner="uid",
-        memory=1 << 27,
-    )["spec"]
+    pod = build_pod(stage(job, LARGE).record, pieces={find_digest(LARGE): pieces})["spec"]
     names = [each["secretRef"]["name"] for each in pod["containers"][0]["envFrom"]]
     assert names == [*(["s3-keys"] if pieces == 0 else []), f"{job.record.job_id}-env"]
     variable = {"name": "TONY_STAGING", "value": "s3://bucket/ann"}
@@ -140,13 +115,7 @@ def test_only_pods_that_read_from_s3_have_the_secret(cluster: Cluster, job: Prep
 
 @pytest.fixture
 def container(tmp_path: Path, s3: FakeS3, monkeypatch: pytest.MonkeyPatch) -> KubernetesExecutorContainer:
-    (tmp_path / CREDENTIALS_KEY).write_bytes(encode_payload(to_plain(build_credentials())))
-    for name in ("SECRET", "WORK", "OBJECTS"):
-        monkeypatch.setattr(containers, name, tmp_path)
-    for name in ("TONY_POD_NAME", "TONY_POD_IP"):
-        monkeypatch.setenv(name, "p")
-    monkeypatch.setenv("TONY_STAGING", "s3://bucket/ann")
-    return KubernetesExecutorContainer()
+    return enter_pod(tmp_path, monkeypatch, "s3://bucket/ann")
 
 
 @pytest.mark.parametrize(
@@ -163,11 +132,7 @@ def test_pods_take_only_what_was_sent(
 ) -> None:
     if content is not None:
         s3.objects[f"/bucket/ann/{ITEM.digest}"] = FakeS3Object(content=content)
-    if expected:
-        with pytest.raises(StorageError, match=expected):
-            container.fetch(ITEM)
-    else:
-        assert container.fetch(ITEM).read_bytes() == b"content"
+    check_fetch(container, expected)
 
 
 @pytest.mark.parametrize(

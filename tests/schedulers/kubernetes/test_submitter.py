@@ -6,7 +6,6 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import cast
 import pytest
 
 from tests.kube.fake_api import Object, refuse
-from tests.kube.scripted_server import Answer, Request, ScriptedServer
-from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_job, submit, submit_again
+from tests.kube.scripted_server import Answer, Request
+from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, submit, submit_again
 from tony.client.credential_creation import make_credentials
 from tony.errors import ConfigError, SchedulerError, UnknownJobError
 from tony.history.json_files import write_json
@@ -49,17 +48,6 @@ class TailSink:
 
     def put_tail(self, tail: LogFileTail) -> None:
         self.tails.append(tail)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with ScriptedServer().serve() as server:
-        yield Cluster(server, tmp_path)
-
-
-@pytest.fixture
-def job(cluster: Cluster, tmp_path: Path) -> PreparedJob:
-    return build_job(cluster, tmp_path)
 
 
 @pytest.fixture

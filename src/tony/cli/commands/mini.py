@@ -20,7 +20,7 @@ from tony.mini.kubernetes.layout import DATA_CLAIM
 from tony.mini.kubernetes.software import PYTHON_IMAGE, VERSION
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.model.codec import to_plain
-from tony.schedulers.kubernetes.access_rules import POD_GROUP_RULES, build_account_objects
+from tony.schedulers.kubernetes.access_rules import AM_RULES, POD_GROUP_RULES, build_account_objects
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.units import format_count, format_size
 
@@ -120,7 +120,8 @@ def _refuse_hadoop_options(context: click.Context) -> None:
 def _start_kubernetes(nodes: int, *, as_json: bool) -> None:
     started_at = time.monotonic()
     cluster = _kubernetes()
-    cluster.start(build_account_objects(KubernetesSettings().service_account, POD_GROUP_RULES), warn, nodes)
+    rules = (*AM_RULES, *POD_GROUP_RULES)
+    cluster.start(build_account_objects(KubernetesSettings().service_account, rules), warn, nodes)
     took = time.monotonic() - started_at
     if as_json:
         print_json({"kubeconfig": str(cluster.kubeconfig), "seconds": round(took, 3), "image": PYTHON_IMAGE})

@@ -85,7 +85,7 @@ def find_account_problem(client: ApiClient, account: str, further: Sequence[Need
     if is_missing(client, NAMESPACES, client.namespace):
         text = "the cluster has no such namespace: correct `namespace`, or that of the context in the kubeconfig file"
         return Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)
-    command = format_role_command(account, client.namespace, further)
+    command = format_role_command(account, client.namespace, (*AM_RULES, *further))
     text = f"namespace {client.namespace} has no such service account. Its administrator runs once: {command}"
     return Problem(key="scheduler.kubernetes.service_account", value=account, message=text)
 
@@ -101,22 +101,15 @@ def is_missing(client: ApiClient, resource: ApiResource, name: str) -> bool:
     return False
 
 
-def build_account_objects(account: str, further: Sequence[NeededRule] = ()) -> Sequence[tuple[ApiResource, Object]]:
-    """Return the service account of AMs, its Role, and what ties them, in the order in which they are created.
-
-    Args:
-        further: rules besides `AM_RULES`.
-    """
+def build_account_objects(account: str, rules: Sequence[NeededRule] = AM_RULES) -> Sequence[tuple[ApiResource, Object]]:
+    """Return a service account, its Role, and what ties them, in the order in which they are created."""
     metadata = {"name": account}
-    rules = [
-        {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)}
-        for rule in (*AM_RULES, *further)
-    ]
+    granted = [{"apiGroups": [rule.group], "resources": [rule.resource], "verbs": list(rule.verbs)} for rule in rules]
     role = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": account}
     subject = {"kind": SERVICE_ACCOUNTS.kind, "name": account}
     contents: Sequence[tuple[ApiResource, Object]] = (
         (SERVICE_ACCOUNTS, {}),
-        (ROLES, {"rules": rules}),
+        (ROLES, {"rules": granted}),
         (ROLE_BINDINGS, {"roleRef": role, "subjects": [subject]}),
     )
     return [
@@ -125,9 +118,8 @@ def build_account_objects(account: str, further: Sequence[NeededRule] = ()) -> S
     ]
 
 
-def format_role_command(account: str, namespace: str, further: Sequence[NeededRule] = ()) -> str:
-    """Return the commands that give AMs what they need in a namespace, on one line."""
-    rules = (*AM_RULES, *further)
+def format_role_command(account: str, namespace: str, rules: Sequence[NeededRule] = AM_RULES) -> str:
+    """Return the commands that create a service account and its Role in a namespace, on one line."""
     verbs = dict.fromkeys(verb for rule in rules for verb in rule.verbs)
     kinds = [f"{rule.resource}.{rule.group}" if rule.group else rule.resource for rule in rules]
     return (
