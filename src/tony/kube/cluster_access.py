@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tony.kube.credentials import CredentialSource, LoginCredentials, NoCredentials
+from tony.kube.credentials import CredentialSource, FixedCredentials, LoginCredentials
 from tony.kube.errors import CredentialsError
 
 
@@ -35,7 +35,7 @@ class ClusterAccess:
     is_verified: bool = True
     tls_name: str = ""
     proxy: str = ""
-    credentials: CredentialSource = field(default_factory=NoCredentials)
+    credentials: CredentialSource = field(default_factory=FixedCredentials)
     user: str = ""
     origin: str = ""
     context: str = ""

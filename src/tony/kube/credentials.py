@@ -58,18 +58,11 @@ class CredentialSource(ABC):
         """Drop what is kept: the server has refused it."""
 
 
-class NoCredentials(CredentialSource):
-    """An anonymous user."""
-
-    def load(self) -> LoginCredentials:
-        return LoginCredentials()
-
-
 @dataclass(frozen=True, slots=True)
 class FixedCredentials(CredentialSource):
-    """Credentials that do not change."""
+    """Credentials that do not change; by default those of an anonymous user."""
 
-    login: LoginCredentials
+    login: LoginCredentials = field(default_factory=LoginCredentials)
 
     def load(self) -> LoginCredentials:
         return self.login

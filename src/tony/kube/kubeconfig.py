@@ -26,7 +26,6 @@ from tony.kube.credentials import (
     ExecCredentials,
     FixedCredentials,
     LoginCredentials,
-    NoCredentials,
     build_basic,
     build_bearer,
     describe_cluster_for_exec,
@@ -200,7 +199,7 @@ def _build_credentials(user: _Entry, cluster: _Entry) -> CredentialSource:
         return FixedCredentials(build_bearer(token, login))
     if name := user.get_text("username"):
         return FixedCredentials(build_basic(name, user.get_text("password"), login))
-    return FixedCredentials(login) if login.certificate else NoCredentials()
+    return FixedCredentials(login)
 
 
 def _build_exec_command(user: _Entry, cluster: _Entry) -> ExecCommand:

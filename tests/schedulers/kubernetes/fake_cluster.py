@@ -29,6 +29,18 @@ PODS = "/api/v1/namespaces/ml/pods"
 RUNTIME = "0" * 64
 
 
+def write_kubeconfig(folder: Path, server: str) -> Path:
+    """Write a kubeconfig file with the context `c`, whose namespace is `ml`."""
+    path = folder / "kubeconfig"
+    config = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "ml"}}],
+    }
+    path.write_text(json.dumps(config))
+    return path
+
+
 class Cluster:
     """A fake API server with a kubeconfig file for it.
 
@@ -47,17 +59,7 @@ class Cluster:
             {"verbs": [*rule.verbs], "apiGroups": [rule.group], "resources": [rule.resource]} for rule in CLIENT_RULES
         ]
         server.answer = self._answer
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(
-            json.dumps(
-                {
-                    "current-context": "c",
-                    "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-                    "contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "ml"}}],
-                }
-            )
-        )
-        self.settings = {"image": "python:3.12", "kubeconfig": str(kubeconfig)}
+        self.settings: dict[str, Any] = {"image": "python:3.12", "kubeconfig": str(write_kubeconfig(folder, server.url))}
         account: Object = {"metadata": {"name": "tony"}}
         self.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"] = account
         self.api.objects["/api/v1/namespaces", "ml"] = {"metadata": {"name": "ml"}}

@@ -14,19 +14,16 @@ import pytest
 
 from tests.hadoop.sasl.test_keytab import build_record
 from tests.kube.fake_api import refuse
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, submit
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit
 from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs
 from tests.support.hadoop.ipc_server import FakeIpcServer
-from tony.client.credential_creation import make_credentials
 from tony.errors import ConfigError, StorageError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.tokens import TokenCredentials, from_bytes
 from tony.hadoop.wire.rpc import Token
-from tony.history.json_files import write_json
 from tony.kube.errors import KubeApiError
 from tony.mini.cluster_files import to_xml
-from tony.model.codec import to_plain
 from tony.model.staged_files import InPlace, Placement, StagedItem
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes import containers, hadoop_access
@@ -38,10 +35,8 @@ from tony.schedulers.kubernetes.hadoop_access import (
     list_variables,
 )
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
-from tony.storage.cache.object_cache import Cache
 from tony.storage.hdfs import token_renewal
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
-from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 SECRETS = "/api/v1/namespaces/ml/secrets"
 TOKEN = Token(identifier=b"i", password=b"p", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
@@ -68,12 +63,8 @@ def prepare(
         monkeypatch.setenv("HADOOP_USER_NAME", "ann")
 
         def prepare(**settings: Any) -> PreparedJob:
-            given = {**cluster.settings, "file_systems": [uri], **settings}
-            spec = replace(build_two_roles(), scheduler="kubernetes", scheduler_settings=given)
-            made = build_prepared_job(tmp_path / "home", spec)
-            write_json(made.folder.credentials, to_plain(make_credentials(tls=False)))
-            Cache(made.home.cache).prepare()
-            return made
+            cluster.settings |= {"file_systems": [uri], **settings}
+            return build_job(cluster, tmp_path)
 
         yield prepare
 
@@ -81,6 +72,11 @@ def prepare(
 def read_secret(cluster: Cluster, job: PreparedJob) -> Mapping[str, bytes]:
     data = cluster.api.objects[SECRETS, f"{job.record.job_id}-hadoop"]["data"]
     return {key: base64.b64decode(value) for key, value in data.items()}
+
+
+def create_keytab_secret(cluster: Cluster) -> None:
+    keytab = base64.b64encode(b"\5\2" + build_record("renewer", "k8s")).decode()
+    cluster.api.objects[SECRETS, "keys"] = {"metadata": {"name": "keys"}, "data": {"keytab": keytab, "krb5.conf": ""}}
 
 
 def test_tokens_are_in_a_secret_of_the_job(cluster: Cluster, prepare: Callable[..., PreparedJob]) -> None:
@@ -97,9 +93,7 @@ def test_tokens_are_in_a_secret_of_the_job(cluster: Cluster, prepare: Callable[.
 
 def test_the_am_alone_has_the_keytab(cluster: Cluster, prepare: Callable[..., PreparedJob]) -> None:
     """Its principal is the renewer: the AM may renew the tokens, and nothing else."""
-    keytab = base64.b64encode(b"\5\2" + build_record("renewer", "k8s")).decode()
-    body = {"metadata": {"name": "keys"}, "data": {"keytab": keytab, "krb5.conf": ""}}
-    cluster.api.objects[SECRETS, "keys"] = body
+    create_keytab_secret(cluster)
     job = prepare(token_renewer="keys")
     submit(job)
     (token,) = from_bytes(read_secret(cluster, job)["tokens"]).tokens.values()
@@ -159,8 +153,7 @@ def test_tokens_of_a_submission_that_fails_are_cancelled(
 def test_who_does_not_follow_a_job_is_told_that_its_tokens_expire(
     cluster: Cluster, prepare: Callable[..., PreparedJob], settings: Mapping[str, object]
 ) -> None:
-    keytab = base64.b64encode(b"\5\2" + build_record("renewer", "k8s")).decode()
-    cluster.api.objects[SECRETS, "keys"] = {"metadata": {"name": "keys"}, "data": {"keytab": keytab, "krb5.conf": ""}}
+    create_keytab_secret(cluster)
     job = prepare(**settings)
     submitter = KubernetesSubmitter(job.home)
     assert submitter.find_detached_notice() == ""
@@ -171,7 +164,6 @@ def test_who_does_not_follow_a_job_is_told_that_its_tokens_expire(
 def renew(job: PreparedJob) -> list[str]:
     """Renew the job's tokens as a client that follows it; return what the user is told."""
     notices: list[str] = []
-    write_json(job.folder.job, to_plain(job.record))
     asyncio.run(KubernetesSubmitter(job.home).renew_tokens(job.folder, notices.append))
     return notices
 

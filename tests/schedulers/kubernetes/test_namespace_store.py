@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,6 +13,7 @@ from tests.jobs.fake_am import logged, recorded, succeeded
 from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tests.portal.test_indexed_jobs import portal, until
+from tests.schedulers.kubernetes.fake_cluster import JOBS, write_kubeconfig
 from tony.core.events import SessionOpened
 from tony.errors import StorageError, UserError
 from tony.history.job_record import write_summary
@@ -30,7 +30,6 @@ from tony.storage.stores.store_interface import FileStore
 from tony.testing.sample_jobs import build_two_roles
 
 ENDED, RUNNING, BROKEN = (f"kubernetes-20260101-00000{number}-0a1b2c" for number in range(3))
-JOBS = "/apis/batch/v1/namespaces/ml/jobs"
 LOCATION = "kubernetes://c/ml"
 
 
@@ -42,10 +41,7 @@ class Namespace:
         server.answer = self._answer
         self.client = ApiClient(ClusterAccess(server=server.url, namespace="ml"))
         self._home = Home(folder / "submitter")
-        context = {"cluster": "c", "namespace": "ml"}
-        clusters, contexts = [{"name": "c", "cluster": {"server": server.url}}], [{"name": "c", "context": context}]
-        self.kubeconfig = folder / "kubeconfig"
-        self.kubeconfig.write_text(json.dumps({"current-context": "c", "clusters": clusters, "contexts": contexts}))
+        self.kubeconfig = write_kubeconfig(folder, server.url)
 
     def _answer(self, request: Request) -> Answer:
         return refuse(403, "Forbidden") if "/secrets" in request.target else self.api.answer(request)

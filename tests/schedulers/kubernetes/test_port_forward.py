@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
-from websockets.sync.server import Server, ServerConnection, serve
+from websockets.sync.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.errors import KubeApiError, UnreachableError
 from tony.schedulers.kubernetes.port_forward import forward_port
+
+PROTOCOL = Subprotocol("v4.channel.k8s.io")
 
 
 def _echo(stream: ServerConnection) -> None:
@@ -27,12 +31,13 @@ def _echo(stream: ServerConnection) -> None:
         stream.send(message)
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serve(_echo, "127.0.0.1", 0, subprotocols=[Subprotocol("v4.channel.k8s.io")]) as found:
+@contextmanager
+def run_server(handler: Callable[[ServerConnection], None] = _echo, **options: Any) -> Iterator[int]:
+    """Run an API server; yield its port."""
+    with serve(handler, "127.0.0.1", 0, **options) as found:
         thread = threading.Thread(target=found.serve_forever)
         thread.start()
-        yield found
+        yield found.socket.getsockname()[1]
         found.shutdown()
         thread.join()
 
@@ -41,10 +46,9 @@ def create_client(port: int) -> ApiClient:
     return ApiClient(ClusterAccess(server=f"http://127.0.0.1:{port}", namespace="ml"), give_up_seconds=0)
 
 
-def test_bytes_pass_in_both_directions(server: Server) -> None:
-    found = forward_port(create_client(server.socket.getsockname()[1]), "am", 7070)
-    found.settimeout(60)
-    with found:
+def test_bytes_pass_in_both_directions() -> None:
+    with run_server(subprotocols=[PROTOCOL]) as port, forward_port(create_client(port), "am", 7070) as found:
+        found.settimeout(60)
         data = bytes(range(256)) * 1000
         threading.Thread(target=found.sendall, args=(data,)).start()
         received = b""
@@ -62,28 +66,18 @@ def test_a_connection_that_is_cut_ends_for_the_client() -> None:
         stream.send(b"\0" + b"x" * 1000)
         stream.socket.shutdown(socket.SHUT_RDWR)
 
-    with serve(cut, "127.0.0.1", 0, subprotocols=[Subprotocol("v4.channel.k8s.io")]) as cutting:
-        thread = threading.Thread(target=cutting.serve_forever)
-        thread.start()
-        found = forward_port(create_client(cutting.socket.getsockname()[1]), "am", 7070)
+    with run_server(cut, subprotocols=[PROTOCOL]) as port, forward_port(create_client(port), "am", 7070) as found:
         found.settimeout(60)
-        with found:
-            assert b"".join(iter(lambda: found.recv(1 << 16), b"")) == b"x" * 1000
-        cutting.shutdown()
-        thread.join()
+        assert b"".join(iter(lambda: found.recv(1 << 16), b"")) == b"x" * 1000
 
 
-def test_a_refusal_has_the_words_of_the_server(server: Server) -> None:
+def test_a_refusal_has_the_words_of_the_server() -> None:
     def refuse(connection: ServerConnection, request: object) -> object:
         return connection.respond(403, 'User "ann" cannot create pods/portforward')
 
-    with serve(_echo, "127.0.0.1", 0, process_request=refuse) as refusing:  # type: ignore[arg-type]
-        thread = threading.Thread(target=refusing.serve_forever)
-        thread.start()
-        with pytest.raises(KubeApiError, match="cannot create pods/portforward"):
-            forward_port(create_client(refusing.socket.getsockname()[1]), "am", 7070)
-        refusing.shutdown()
-        thread.join()
+    error = pytest.raises(KubeApiError, match="cannot create pods/portforward")
+    with run_server(process_request=refuse) as port, error:
+        forward_port(create_client(port), "am", 7070)
 
 
 def test_a_server_that_is_not_there_is_named() -> None:

@@ -12,6 +12,7 @@ from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.resources import JOBS, PODS
 from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL, PREFIX
 from tony.schedulers.kubernetes.manifests import INCOMPLETE, STAGING_PART, SUBMISSION_LABEL
+from tony.schedulers.kubernetes.object_upload import find_last_note
 
 #: Annotation of a Job: when its submission was under way, in seconds since 1970, of the server.
 _ALIVE = f"{PREFIX}alive"
@@ -37,7 +38,7 @@ def delete_abandoned_jobs(client: ApiClient, created: Object) -> None:
     labels = {**MANAGED_LABELS, SUBMISSION_LABEL: INCOMPLETE}
     for job in client.list(JOBS, labels=labels, metadata_only=True).items:
         metadata = job["metadata"]
-        is_old = now - _find_last_sign(metadata) > _ABANDONED_SECONDS
+        is_old = now - find_last_note(metadata, _ALIVE) > _ABANDONED_SECONDS
         if is_old and not _is_sending_files(client, metadata["name"], now):
             client.delete_version(JOBS, metadata)
 
@@ -52,12 +53,6 @@ def note_alive(client: ApiClient, created: Object, now: float) -> None:
         KubeError: the Job was deleted, or the server cannot be reached.
     """
     client.patch(JOBS, str(created["metadata"]["name"]), {"metadata": {"annotations": {_ALIVE: str(int(now))}}})
-
-
-def _find_last_sign(metadata: Object) -> float:
-    """Return when a submission was certainly under way, seconds since 1970."""
-    noted = (metadata.get("annotations") or {}).get(_ALIVE, "")
-    return max(parse_time(metadata["creationTimestamp"]), float(noted) if noted.isdecimal() else 0.0)
 
 
 def _is_sending_files(client: ApiClient, job: str, now: float) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from tony.errors import ConfigError, Problem
 from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.errors import KubeError
-from tony.model.staged_files import StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.object_provision import ObjectProvision, provide_objects
@@ -105,7 +104,8 @@ def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: Kuber
     Raises:
         ConfigError: they are too large for the API, and no place is set.
     """
-    items = _list_items(record.staged)
+    roles = record.staged.roles.values()
+    items = {item.digest: item for role in roles for item in role.items if not item.in_place}
     paths = {digest: cache.find_object(digest) for digest in (runtime.digest, *items)}
     sizes = {digest: item.size for digest, item in items.items()}
     large = find_large_objects(sizes, runtime.size)
@@ -118,9 +118,3 @@ def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: Kuber
         text += 'place for them, such as "pvc:CLAIM", leave files out (.tonyignore), or use an image with them.'
         raise ConfigError([Problem(key="source", message=text)])
     return JobFiles(runtime=runtime, paths=paths, large=large, place=place)
-
-
-def _list_items(staged: StagedJob) -> Mapping[str, StagedItem]:
-    """Return an item for each object that the client sends, by digest."""
-    items = [item for role in staged.roles.values() for item in role.items if not item.in_place]
-    return {item.digest: item for item in items}

@@ -116,7 +116,7 @@ class SharedObjects:
         old = {
             name: metadata
             for name, metadata in self._found.items()
-            if name not in self._needed and self._now - _find_last_use(metadata) > KEEP_SECONDS
+            if name not in self._needed and self._now - find_last_note(metadata, _USED) > KEEP_SECONDS
         }
         if not old:
             return
@@ -131,7 +131,7 @@ class SharedObjects:
         metadata = self._found.get(name)
         if metadata is None:
             return False
-        if self._now - _find_last_use(metadata) > _DAY_SECONDS:
+        if self._now - find_last_note(metadata, _USED) > _DAY_SECONDS:
             try:
                 self._client.patch(CONFIG_MAPS, name, {"metadata": {"annotations": {_USED: str(int(self._now))}}})
             except KubeApiError as error:
@@ -156,6 +156,7 @@ class SharedObjects:
                 raise
 
 
-def _find_last_use(metadata: Object) -> float:
-    used = (metadata.get("annotations") or {}).get(_USED, "")
-    return max(parse_time(metadata["creationTimestamp"]), float(used) if used.isdecimal() else 0.0)
+def find_last_note(metadata: Object, annotation: str) -> float:
+    """Return when an object was created, or a time was noted in an annotation later; seconds since 1970."""
+    noted = (metadata.get("annotations") or {}).get(annotation, "")
+    return max(parse_time(metadata["creationTimestamp"]), float(noted) if noted.isdecimal() else 0.0)
