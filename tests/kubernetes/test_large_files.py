@@ -14,7 +14,7 @@ import pytest
 from tests.kubernetes.lab import KubernetesLab
 from tony.kube.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, SECRETS
 from tony.mini.kubernetes.cluster_files import build_data_claim
-from tony.schedulers.kubernetes.object_upload import MAX_STAGED_BYTES, OBJECT_LABELS
+from tony.schedulers.kubernetes.shared_objects import MAX_STAGED_BYTES, OBJECT_LABELS
 
 pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
 

@@ -24,7 +24,7 @@ from tests.support.secure_hdfs import SecureHdfs, run_secure_hdfs
 from tony.hadoop.tokens import from_bytes, to_url_string
 from tony.kube.resources import CONFIG_MAPS, SECRETS
 from tony.mini.kubernetes.software import PYTHON_IMAGE
-from tony.schedulers.kubernetes.object_upload import MAX_STAGED_BYTES
+from tony.schedulers.kubernetes.shared_objects import MAX_STAGED_BYTES
 
 pytestmark = [
     pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),

@@ -10,8 +10,8 @@ import pytest
 from tony.errors import StorageError
 from tony.model.codec import to_plain
 from tony.model.staged_files import Placement, StagedItem
-from tony.schedulers.kubernetes import containers
-from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
+from tony.schedulers.kubernetes import executor_container
+from tony.schedulers.kubernetes.executor_container import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, encode_payload
 from tony.testing.sample_jobs import build_credentials
 
@@ -27,7 +27,7 @@ def enter_pod(folder: Path, monkeypatch: pytest.MonkeyPatch, staging: str = "") 
     """
     (folder / CREDENTIALS_KEY).write_bytes(encode_payload(to_plain(build_credentials())))
     for name in ("SECRET", "WORK", "OBJECTS"):
-        monkeypatch.setattr(containers, name, folder)
+        monkeypatch.setattr(executor_container, name, folder)
     for name, value in {"TONY_POD_NAME": "p", "TONY_POD_IP": "10.0.0.1", "TONY_STAGING": staging}.items():
         monkeypatch.setenv(name, value)
     return KubernetesExecutorContainer()

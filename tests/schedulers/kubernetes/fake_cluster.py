@@ -59,7 +59,10 @@ class Cluster:
             {"verbs": [*rule.verbs], "apiGroups": [rule.group], "resources": [rule.resource]} for rule in CLIENT_RULES
         ]
         server.answer = self._answer
-        self.settings: dict[str, Any] = {"image": "python:3.12", "kubeconfig": str(write_kubeconfig(folder, server.url))}
+        self.settings: dict[str, Any] = {
+            "image": "python:3.12",
+            "kubeconfig": str(write_kubeconfig(folder, server.url)),
+        }
         account: Object = {"metadata": {"name": "tony"}}
         self.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"] = account
         self.api.objects["/api/v1/namespaces", "ml"] = {"metadata": {"name": "ml"}}

@@ -183,7 +183,7 @@ async def test_an_am_whose_pod_was_deleted_creates_no_more_of_many_pods(
 async def test_pods_without_a_node_are_kept_by_an_am_that_was_started_again(tmp_path: Path) -> None:
     """Thousands may wait for the scheduler. One of a gang, or that looks for the AM elsewhere, is created anew.
 
-    One of a role that needs none any more is deleted.
+    One of a role that no longer needs any is deleted.
     """
     async with open_cluster(tmp_path) as cluster:
         cluster.create_task_pod("waits", node="")

@@ -14,7 +14,7 @@ from tests.kube.scripted_server import ScriptedServer
 from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_job, build_payload
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN
-from tony.schedulers.kubernetes import am_container, containers
+from tony.schedulers.kubernetes import am_container, executor_container
 from tony.schedulers.kubernetes.access_rules import AM_RULES
 from tony.schedulers.kubernetes.am_container import KubernetesAmContainer
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, encode_payload
@@ -42,7 +42,7 @@ class Pod:
         self.job, self.work = record.job_id, folder
         access = ClusterAccess(server=cluster.server.url, namespace="ml")
         monkeypatch.setattr(am_container, "load_service_account", lambda _: access)
-        monkeypatch.setattr(containers, "SECRET", folder)
+        monkeypatch.setattr(executor_container, "SECRET", folder)
         monkeypatch.setenv("TONY_POD_NAME", "am")
         monkeypatch.setenv("TONY_POD_IP", "10.0.0.1")
         self.replace()

@@ -26,7 +26,7 @@ from tony.kube.errors import KubeApiError
 from tony.mini.cluster_files import to_xml
 from tony.model.staged_files import InPlace, Placement, StagedItem
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.kubernetes import containers, hadoop_access
+from tony.schedulers.kubernetes import executor_container, hadoop_access
 from tony.schedulers.kubernetes.hadoop_access import (
     HadoopAccess,
     HadoopSummary,
@@ -236,7 +236,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[HadoopAcce
         for key, value in access.encode().items():
             (tmp_path / key).write_bytes(value)
 
-    for module in (containers, hadoop_access):
+    for module in (executor_container, hadoop_access):
         monkeypatch.setattr(module, "HADOOP", tmp_path)
     return mount
 

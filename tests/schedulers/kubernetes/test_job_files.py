@@ -17,7 +17,7 @@ from tests.schedulers.kubernetes.fake_staging import FakeStaging
 from tony.errors import ConfigError
 from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.kubernetes import job_files, object_upload, staging_upload
+from tony.schedulers.kubernetes import job_files, shared_objects, staging_upload
 from tony.schedulers.kubernetes.launch_payload import build_piece_name
 from tony.schedulers.kubernetes.manifests import RELEASE, build_staging_pod
 from tony.schedulers.kubernetes.settings import read_settings
@@ -124,10 +124,10 @@ def test_without_a_claim_large_files_are_refused_with_their_sizes(cluster: Clust
 
 
 def test_the_largest_files_leave_the_api_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_upload, "MAX_STAGED_BYTES", 100)
+    monkeypatch.setattr(shared_objects, "MAX_STAGED_BYTES", 100)
     sizes = {"a": 30, "b": 45, "c": 20, "d": 200}
-    assert object_upload.find_large_objects(sizes, 10) == {"b", "d"}
-    assert object_upload.find_large_objects({"a": 30}, 10) == set()
+    assert shared_objects.find_large_objects(sizes, 10) == {"b", "d"}
+    assert shared_objects.find_large_objects({"a": 30}, 10) == set()
 
 
 def test_nothing_is_left_if_the_claim_cannot_be_written(
@@ -275,7 +275,7 @@ def test_an_object_in_the_claim_that_a_job_needs_stays_without_its_record(
 
 @pytest.mark.parametrize("name", ["tony", "notes", "tony-x-0", "kept-by-hand"])
 def test_other_config_maps_with_the_labels_of_objects_stay(cluster: Cluster, job: PreparedJob, name: str) -> None:
-    metadata = {"name": name, "labels": dict(object_upload.OBJECT_LABELS), "creationTimestamp": "2020-01-01T00:00:00Z"}
+    metadata = {"name": name, "labels": dict(shared_objects.OBJECT_LABELS), "creationTimestamp": "2020-01-01T00:00:00Z"}
     cluster.api.objects[CONFIG_MAPS, name] = {"metadata": metadata | {"uid": "u", "resourceVersion": "1"}}
     submit(job)
     assert name in cluster.api.list_names("configmaps")

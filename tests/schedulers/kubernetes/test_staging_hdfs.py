@@ -20,7 +20,7 @@ from tony.kube.errors import UnreachableError
 from tony.mini.cluster_files import to_xml
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes import hadoop_access, object_provision
-from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
+from tony.schedulers.kubernetes.executor_container import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.hdfs.cluster_cache import DAY, MARKER

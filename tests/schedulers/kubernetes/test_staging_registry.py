@@ -17,7 +17,7 @@ from tests.support.fake_registry import FakeRegistry
 from tony.errors import StorageError
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes import staging_registry
-from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
+from tony.schedulers.kubernetes.executor_container import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.launch_payload import (
     JOB_KEY,
     AmPayload,

@@ -14,7 +14,7 @@ from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest
 from tests.support.fake_s3 import FakeS3, FakeS3Object
 from tony.errors import StorageError
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
+from tony.schedulers.kubernetes.executor_container import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.staging_setting import parse_staging

@@ -2,7 +2,7 @@
 
 client       submitter, access_rules, job_files, object_provision, port_forward
 AM           am_container, allocator: its pods; own_pod: whether it is the current one; gangs, pod_groups, kueue
-executor     containers
+executor     executor_container
 all of them  settings, launch_payload; pod_ends: what the status of a pod says
 objects      manifests, of pod_settings, pod_template, pod_volumes, pod_command
 large files  staging_place and staging_*, *_provision: a place of each kind, and what the client does there

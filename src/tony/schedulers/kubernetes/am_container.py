@@ -23,7 +23,7 @@ from tony.schedulers.container_interface import AmContainer, JobLaunch
 from tony.schedulers.kubernetes import pod_ends
 from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules, format_role_command
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
-from tony.schedulers.kubernetes.containers import get_variable, read_secret
+from tony.schedulers.kubernetes.executor_container import get_variable, read_secret
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
 from tony.schedulers.kubernetes.own_pod import forbid_replacement, is_pod_deleted

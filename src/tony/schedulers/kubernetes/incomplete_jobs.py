@@ -12,7 +12,7 @@ from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.resources import JOBS, PODS
 from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL, PREFIX
 from tony.schedulers.kubernetes.manifests import INCOMPLETE, STAGING_PART, SUBMISSION_LABEL
-from tony.schedulers.kubernetes.object_upload import find_last_note
+from tony.schedulers.kubernetes.shared_objects import find_last_note
 
 #: Annotation of a Job: when its submission was under way, in seconds since 1970, of the server.
 _ALIVE = f"{PREFIX}alive"

@@ -14,13 +14,13 @@ from tony.kube.errors import KubeError
 from tony.model.submission_record import JobRecord
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.object_provision import ObjectProvision, provide_objects
-from tony.schedulers.kubernetes.object_upload import (
+from tony.schedulers.kubernetes.settings import KubernetesSettings
+from tony.schedulers.kubernetes.shared_objects import (
     MAX_STAGED_BYTES,
     SharedObjects,
     count_pieces,
     find_large_objects,
 )
-from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.staging_place import StagingPlace
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.units import format_bytes

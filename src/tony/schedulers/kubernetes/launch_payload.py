@@ -40,7 +40,10 @@ END_MESSAGE = "/dev/termination-log"
 #: Variable of a pod that reads large objects: the setting `staging`.
 STAGING_SETTING = "TONY_STAGING"
 AM_MODULE = ("tony.am.container_main", "tony.schedulers.kubernetes.am_container:KubernetesAmContainer")
-EXECUTOR_MODULE = ("tony.executor.container_main", "tony.schedulers.kubernetes.containers:KubernetesExecutorContainer")
+EXECUTOR_MODULE = (
+    "tony.executor.container_main",
+    "tony.schedulers.kubernetes.executor_container:KubernetesExecutorContainer",
+)
 RECEIVER_MODULE = ("tony.schedulers.kubernetes.staging_receiver",)
 
 T = TypeVar("T")

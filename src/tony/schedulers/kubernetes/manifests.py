@@ -38,13 +38,13 @@ from tony.schedulers.kubernetes.launch_payload import (
     WORK,
     build_piece_name,
 )
-from tony.schedulers.kubernetes.object_upload import OBJECTS_ANNOTATION, format_digests
 from tony.schedulers.kubernetes.pod_command import build_pod_command
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
 from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION
 from tony.schedulers.kubernetes.settings import KubernetesSettings
+from tony.schedulers.kubernetes.shared_objects import OBJECTS_ANNOTATION, format_digests
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 
 ROLE_LABEL = "tony.dev/role"

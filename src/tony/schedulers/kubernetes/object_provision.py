@@ -18,8 +18,8 @@ from tony.model.submission_record import JobRecord
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.incomplete_jobs import note_alive
 from tony.schedulers.kubernetes.manifests import build_staging_pod
-from tony.schedulers.kubernetes.object_upload import SharedObjects
 from tony.schedulers.kubernetes.settings import KubernetesSettings
+from tony.schedulers.kubernetes.shared_objects import SharedObjects
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
 from tony.schedulers.kubernetes.staging_place import StagingPlace

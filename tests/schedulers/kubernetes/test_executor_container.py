@@ -9,7 +9,7 @@ import pytest
 
 from tests.schedulers.kubernetes.executor_pod import CONTENT, ITEM, check_fetch, enter_pod
 from tony.schedulers.kubernetes import staging_claim
-from tony.schedulers.kubernetes.containers import KubernetesExecutorContainer
+from tony.schedulers.kubernetes.executor_container import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 
 
