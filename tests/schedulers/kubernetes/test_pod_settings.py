@@ -66,14 +66,25 @@ def build_record(folder: Path, spec: JobSpec) -> JobRecord:
     return build_prepared_job(folder, spec, "kubernetes-20260102-030405-abcdef").record
 
 
-def test_the_pods_of_a_job_with_all_settings(tmp_path: Path) -> None:
-    """What is sent, letter by letter, without the command."""
-    record = build_record(tmp_path, build_spec(JOB, worker=WORKER))
-    pod = build_pod(record)
-    am = build_job(record, read_settings(JOB)[0], (RUNTIME, 1))["spec"]["template"]
-    for each in (pod, am):
-        each["spec"]["containers"][0]["command"] = []
-    assert {"am": am, "worker": pod} == json.loads(GOLDEN.read_text())
+def find_changes(before: Any, after: Any) -> Any:
+    """Return what differs in a part of an object; items of a list are found by their mount paths or names."""
+    if isinstance(before, list) and isinstance(after, list) and all("name" in each for each in (*before, *after)):
+        before, after = ({each.get("mountPath", each["name"]): each for each in items} for items in (before, after))
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        return after
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return {key: find_changes(before.get(key), after.get(key)) for key in keys}
+
+
+def test_what_settings_change_in_pods(tmp_path: Path) -> None:
+    """Letter by letter; all the rest is as in pods of a job without settings, which `test_submitter` has."""
+
+    def build(job: Mapping[str, Any], worker: Mapping[str, Any]) -> Object:
+        record = build_record(tmp_path, build_spec(job, worker=worker))
+        am = build_job(record, read_settings(job)[0], (RUNTIME, 1))["spec"]["template"]
+        return {"am": am, "worker": build_pod(record)}
+
+    assert find_changes(build({"image": JOB["image"]}, {}), build(JOB, WORKER)) == json.loads(GOLDEN.read_text())
 
 
 @pytest.mark.parametrize(
