@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
@@ -135,3 +138,18 @@ def submit_again(job: PreparedJob, number: int) -> str:
     another = replace(job, record=replace(job.record, job_id=name))
     submit(another)
     return name
+
+
+async def submit_interrupted(job: PreparedJob, install: Callable[[Callable[[], None]], None]) -> None:
+    """Submit a job, and assert that this is cancelled when the function is called that `install` is given."""
+    loop = asyncio.get_running_loop()
+    submission = asyncio.ensure_future(KubernetesSubmitter(job.home).submit(job))
+
+    def interrupt() -> None:
+        loop.call_soon_threadsafe(submission.cancel)
+        for _ in range(2):  # it has been cancelled
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
+
+    install(interrupt)
+    with pytest.raises(asyncio.CancelledError):
+        await submission

@@ -31,9 +31,11 @@ class Pods:
         self.pods += new
         return new
 
-    def grant(self) -> None:
-        for pod in self.pods:
+    def start(self) -> list[TaskPod]:
+        """Return pods of all tasks, which have nodes; those of workers first."""
+        for pod in self.add(worker=3, chief=1):
             pod.stage, pod.node = PodStage.GRANTED, "n"
+        return [*self.pods]
 
     def end(self, pod: TaskPod, phase: str = "Failed", *conditions: Object) -> list[TaskPod]:
         """End a pod; return those that are given up with it."""
@@ -52,9 +54,8 @@ def count_gangs(pods: list[TaskPod]) -> Counter[str]:
 
 def test_a_pod_joins_the_gang_of_the_one_that_it_replaces_once_that_has_ended() -> None:
     pods = Pods()
-    first, *_ = pods.add(worker=3, chief=1)
+    first, *_ = pods.start()
     assert count_gangs(pods.pods) == {"job-g1-1": 4}
-    pods.grant()
     first.stage = PodStage.ENDING
     assert pods.add(worker=1) == []
     pods.end(first)
@@ -63,8 +64,7 @@ def test_a_pod_joins_the_gang_of_the_one_that_it_replaces_once_that_has_ended() 
 
 def test_a_pod_that_succeeded_keeps_its_place() -> None:
     pods = Pods()
-    first, second, *_ = pods.add(worker=3, chief=1)
-    pods.grant()
+    first, second, *_ = pods.start()
     for pod in (first, second):
         pods.end(pod, "Succeeded")
     assert count_gangs(pods.add(worker=2)) == {"job-g1-2": 2}
@@ -73,8 +73,7 @@ def test_a_pod_that_succeeded_keeps_its_place() -> None:
 def test_a_pod_of_kueue_has_its_place_until_the_kubelet_reports_its_phase() -> None:
     """The container has ended before, and the job knows that."""
     pods = Pods()
-    first, second, *_ = pods.add(worker=3, chief=1)
-    pods.grant()
+    first, second, *_ = pods.start()
     for pod in (first, second):
         pods.end(pod, "Running")
         assert pods.add(worker=1) == []
@@ -88,8 +87,7 @@ def test_a_pod_of_kueue_has_its_place_until_the_kubelet_reports_its_phase() -> N
 def test_a_pod_of_kueue_on_a_lost_node_keeps_its_place() -> None:
     """Its replacement does not wait for it, and Kueue would delete one more pod of the group."""
     pods = Pods()
-    first, *_ = pods.add(worker=3, chief=1)
-    pods.grant()
+    first, *_ = pods.start()
     pods.pods.remove(first)
     assert not pods.table.note_end(first, None, pods.pods)
     assert count_gangs(pods.add(worker=1)) == {"": 1}
@@ -98,8 +96,7 @@ def test_a_pod_of_kueue_on_a_lost_node_keeps_its_place() -> None:
 
 def test_pods_with_more_memory_are_another_gang() -> None:
     pods = Pods()
-    first, second, *_ = pods.add(worker=3, chief=1)
-    pods.grant()
+    first, second, *_ = pods.start()
     pods.end(first)
     pods.end(second)
     pods.memory["worker"] = 2
@@ -108,8 +105,7 @@ def test_pods_with_more_memory_are_another_gang() -> None:
 
 def test_a_gang_that_is_evicted_forms_again_when_all_of_it_has_ended() -> None:
     pods = Pods()
-    evicted = pods.add(worker=3, chief=1)
-    pods.grant()
+    evicted = pods.start()
     for count, pod in enumerate(evicted[:3], start=1):
         assert pods.end(pod, "Failed", EVICTED) == []
         assert pods.add(worker=count) == []
@@ -120,8 +116,7 @@ def test_a_gang_that_is_evicted_forms_again_when_all_of_it_has_ended() -> None:
 def test_pods_that_wait_in_a_gang_of_which_none_runs_are_given_up() -> None:
     """Kueue ends such a group, and never admits them."""
     pods = Pods()
-    first, *others = pods.add(worker=3, chief=1)
-    pods.grant()
+    first, *others = pods.start()
     pods.end(first)
     (waiting,) = pods.add(worker=1)
     *others, last = others
@@ -132,8 +127,7 @@ def test_pods_that_wait_in_a_gang_of_which_none_runs_are_given_up() -> None:
 def test_a_pod_does_not_join_a_pod_group_that_has_too_few() -> None:
     """The scheduler would never look at it."""
     pods = Pods(KubernetesSettings())
-    first, second, third, _ = pods.add(worker=3, chief=1)
-    pods.grant()
+    first, second, third, _ = pods.start()
     pods.end(first)
     (waiting,) = pods.add(worker=1)
     assert waiting.gang is second.gang

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.kube.scripted_server import Answer, Request
-from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_pod, set_settings, submit, submit_again
+from tests.schedulers.kubernetes.fake_cluster import (
+    JOBS,
+    PODS,
+    Cluster,
+    build_pod,
+    set_settings,
+    submit,
+    submit_again,
+    submit_interrupted,
+)
 from tests.schedulers.kubernetes.fake_staging import FakeStaging
 from tony.errors import ConfigError
 from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
@@ -22,7 +30,6 @@ from tony.schedulers.kubernetes.launch_payload import build_piece_name
 from tony.schedulers.kubernetes.manifests import RELEASE, build_staging_pod
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
-from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.cache.object_cache import Cache
 
 CONFIG_MAPS = "/api/v1/namespaces/ml/configmaps"
@@ -171,29 +178,21 @@ def test_a_client_that_is_killed_while_it_sends_leaves_nothing(
 
 
 @pytest.mark.parametrize("target", ["pods", "jobs"])
-def test_an_interrupted_submission_stops_and_leaves_nothing(
+async def test_an_interrupted_submission_stops_and_leaves_nothing(
     cluster: Cluster, job: PreparedJob, staging: FakeStaging, target: str
 ) -> None:
     """While its pod starts, and while the Job is being released."""
     answer_request = cluster.server.answer
 
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        submission = asyncio.ensure_future(KubernetesSubmitter(job.home).submit(stage(job, LARGE)))
-        method = "POST" if target == "pods" else "PATCH"
-
-        def interrupt(request: Request) -> Answer:
-            if request.method == method and f"/{target}" in request.target:
-                loop.call_soon_threadsafe(submission.cancel)
-                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # it has been cancelled
-                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
+    def install(interrupt: Callable[[], None]) -> None:
+        def answer(request: Request) -> Answer:
+            if request.method == ("POST" if target == "pods" else "PATCH") and f"/{target}" in request.target:
+                interrupt()
             return answer_request(request)
 
-        cluster.server.answer = interrupt
-        await submission
+        cluster.server.answer = answer
 
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(run())
+    await submit_interrupted(stage(job, LARGE), install)
     assert not cluster.list_left()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.schedulers.kubernetes.executor_pod import ITEM, check_fetch, enter_pod
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_pod, submit, submit_again
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_pod, submit, submit_again, submit_interrupted
 from tests.schedulers.kubernetes.test_hadoop_access import build_access
 from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest, stage
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
@@ -22,7 +21,6 @@ from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes import hadoop_access, object_provision
 from tony.schedulers.kubernetes.executor_container import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
-from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.hdfs.cluster_cache import DAY, MARKER
 
 SECRETS = "/api/v1/namespaces/ml/secrets"
@@ -129,21 +127,8 @@ def test_a_note_that_fails_ends_no_submission_before_its_job_is_in_danger(
         submit_again(stage(job, *(LARGE + bytes([number]) for number in range(3))), 2)
 
 
-def test_an_interrupted_submission_stops_sending(cluster: Cluster, job: PreparedJob, hdfs: FakeWebHdfs) -> None:
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        submission = asyncio.ensure_future(KubernetesSubmitter(job.home).submit(stage(job, LARGE)))
-
-        def interrupt(path: str) -> None:
-            loop.call_soon_threadsafe(submission.cancel)
-            for _ in range(2):  # it has been cancelled
-                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
-
-        hdfs.before("CREATE", interrupt)
-        await submission
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(run())
+async def test_an_interrupted_submission_stops_sending(cluster: Cluster, job: PreparedJob, hdfs: FakeWebHdfs) -> None:
+    await submit_interrupted(stage(job, LARGE), lambda interrupt: hdfs.before("CREATE", lambda _: interrupt()))
     assert not cluster.list_left()
     assert find_digest(LARGE) not in list_cached(hdfs)
 
