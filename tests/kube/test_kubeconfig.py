@@ -124,7 +124,7 @@ def test_a_program_that_fails_is_named(tmp_path: Path, command: str, message: st
         ("{", "config: is not YAML"),
         ("[]", "config: is not a kubeconfig file"),
         ("", "there is no current context"),
-        ("current-context: x", r"contexts = x \(.*config\): there is none of that name; known: none"),
+        ("current-context: x", r"context = x \(.*config\): there is none of that name; known: none"),
         (MINIMAL.replace("https://10.0.0.1:6443/", "10.0.0.1"), "server .*config.: must be the URL of an API server"),
         (MINIMAL.replace("USER", "auth-provider: {name: gcp}"), "auth-provider .*use an exec plug-in"),
         (MINIMAL.replace("USER", "client-key-data: '?'"), "client-key-data .*is not base64"),

@@ -181,7 +181,7 @@ def _find(sections: Mapping[str, Mapping[str, _Entry]], section: str, name: str,
     if found is None:
         known = ", ".join(sorted(sections[section])[:10]) or "none"
         text = f"there is none of that name; known: {known}"
-        raise KubeconfigError([Problem(key=section, value=name, source=files, message=text)])
+        raise KubeconfigError([Problem(key=_SECTIONS[section], value=name, source=files, message=text)])
     return found
 
 
