@@ -28,7 +28,7 @@ from tony.model.program_exit import ExitReason, ExitStatus
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
-from tony.schedulers.client_interface import Submitter
+from tony.schedulers.client_interface import ApplicationStatus, Submitter
 from tony.schedulers.registry import load_submitter
 
 Recorded = tuple[JobFolder, JobRecord]
@@ -95,6 +95,15 @@ def test_a_job_that_ran_is_lost(job: Recorded) -> None:
     killed = build_last_report(folder, record).failure
     assert killed is not None
     assert killed.reason.startswith(f"{failure.reason} Its supervisor (pid 4710)")
+
+
+def test_what_the_scheduler_says_of_a_lost_master_is_in_the_reason(job: Recorded) -> None:
+    """It has failed the job, but has no result of its own."""
+    logged(job[0], started())
+    status = ApplicationStatus(alive=False, given_up=True, note="the kernel killed it at its memory limit")
+    failure = build_last_report(*job, status).failure
+    assert failure
+    assert failure.reason.endswith("The scheduler reports: the kernel killed it at its memory limit")
 
 
 @pytest.mark.parametrize(

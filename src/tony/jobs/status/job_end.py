@@ -69,6 +69,8 @@ def explain_loss(lost: Failure, status: ApplicationStatus | None, request: KillR
             )
             return LossOutcome(failure=killed)
         lost = replace(lost, reason=f"{reason} (the end of the event log is missing)")
+    elif status is not None and status.given_up and status.note:
+        lost = replace(lost, reason=f"{lost.reason} The scheduler reports: {status.note}")
     return LossOutcome(failure=lost, note="lost with the application master", task_state=TaskState.LOST)
 
 
