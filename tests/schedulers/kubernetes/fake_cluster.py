@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ import pytest
 
 from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tests.support.hadoop.fake_webhdfs import FakeWebHdfs
 from tony.client.credential_creation import make_credentials
 from tony.history.json_files import write_json
+from tony.mini.cluster_files import to_xml
 from tony.model.codec import to_plain
 from tony.model.job_spec import MIB
 from tony.model.submission_record import JobRecord
@@ -42,6 +44,18 @@ def write_kubeconfig(folder: Path, server: str) -> Path:
     }
     path.write_text(json.dumps(config))
     return path
+
+
+def build_hadoop_settings(hdfs: FakeWebHdfs) -> dict[str, str]:
+    return {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": hdfs.url.removeprefix("http://")}
+
+
+def use_hadoop(folder: Path, settings: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be the user `ann` with a Hadoop configuration, written below a folder."""
+    (folder / "conf").mkdir()
+    (folder / "conf" / "core-site.xml").write_text(to_xml(settings))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(folder / "conf"))
+    monkeypatch.setenv("HADOOP_USER_NAME", "ann")
 
 
 class Cluster:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.hadoop.sasl.test_keytab import build_record
 from tests.kube.fake_api import refuse
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit, use_hadoop
 from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs
 from tests.support.hadoop.ipc_server import FakeIpcServer
@@ -23,7 +23,6 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.tokens import TokenCredentials, from_bytes
 from tony.hadoop.wire.rpc import Token
 from tony.kube.errors import KubeApiError
-from tony.mini.cluster_files import to_xml
 from tony.model.staged_files import InPlace, Placement, StagedItem
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes import executor_container, hadoop_access
@@ -57,10 +56,7 @@ def prepare(
         name_node.serve(server)
         uri = f"hdfs://{server.address}"
         conf = {"fs.defaultFS": uri, "dfs.namenode.delegation.token.always-use": "true"}
-        (tmp_path / "conf").mkdir()
-        (tmp_path / "conf" / "core-site.xml").write_text(to_xml(conf))
-        monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
-        monkeypatch.setenv("HADOOP_USER_NAME", "ann")
+        use_hadoop(tmp_path, conf, monkeypatch)
 
         def prepare(**settings: Any) -> PreparedJob:
             cluster.settings |= {"file_systems": [uri], **settings}

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kube.scripted_server import ScriptedServer
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit
+from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_hadoop_settings, build_job, submit
 from tests.support.hadoop.fake_webhdfs import FakeWebHdfs, Trouble
 from tony.errors import ConfigError, InfraError, SchedulerError, TonyError
 from tony.hadoop.tokens import TokenCredentials
-from tony.mini.cluster_files import to_xml
 from tony.model.codec import to_plain
 from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import Home, build_segment_name
@@ -39,28 +37,10 @@ FOLDER = "/user/ann/tony"
 
 
 @pytest.fixture
-def hdfs() -> Iterator[FakeWebHdfs]:
-    with FakeWebHdfs() as found:
-        yield found
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A cluster, and a Hadoop configuration of the user `ann`."""
-    (tmp_path / "conf").mkdir()
-    settings = build_hadoop_settings(hdfs)
-    (tmp_path / "conf" / "core-site.xml").write_text(to_xml(settings))
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
-    monkeypatch.setenv("HADOOP_USER_NAME", "ann")
-    with ScriptedServer().serve() as server:
-        made = Cluster(server, tmp_path)
-        made.settings |= {"record": f"hdfs://nn:8020/{FOLDER}"}
-        monkeypatch.setenv("KUBECONFIG", made.settings["kubeconfig"])
-        yield made
-
-
-def build_hadoop_settings(hdfs: FakeWebHdfs) -> dict[str, str]:
-    return {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": hdfs.url.removeprefix("http://")}
+def cluster(cluster: Cluster, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster.settings |= {"record": f"hdfs://nn:8020/{FOLDER}"}
+    monkeypatch.setenv("KUBECONFIG", cluster.settings["kubeconfig"])
+    return cluster
 
 
 @pytest.fixture

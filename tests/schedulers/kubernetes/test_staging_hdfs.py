@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +10,19 @@ from types import SimpleNamespace
 import pytest
 
 from tests.schedulers.kubernetes.executor_pod import ITEM, check_fetch, enter_pod
-from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_pod, submit, submit_again, submit_interrupted
+from tests.schedulers.kubernetes.fake_cluster import (
+    JOBS,
+    Cluster,
+    build_hadoop_settings,
+    build_pod,
+    submit,
+    submit_again,
+    submit_interrupted,
+)
 from tests.schedulers.kubernetes.test_hadoop_access import build_access
 from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest, stage
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.kube.errors import UnreachableError
-from tony.mini.cluster_files import to_xml
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes import hadoop_access, object_provision
 from tony.schedulers.kubernetes.executor_container import KubernetesExecutorContainer
@@ -28,23 +34,7 @@ CACHE = "/user/ann/files/kubernetes/cache"
 
 
 @pytest.fixture
-def hdfs() -> Iterator[FakeWebHdfs]:
-    with FakeWebHdfs() as found:
-        yield found
-
-
-@pytest.fixture
-def settings(hdfs: FakeWebHdfs) -> Mapping[str, str]:
-    """The Hadoop configuration of the user `ann`."""
-    return {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": hdfs.url.removeprefix("http://")}
-
-
-@pytest.fixture
-def cluster(cluster: Cluster, settings: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "core-site.xml").write_text(to_xml(settings))
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "conf"))
-    monkeypatch.setenv("HADOOP_USER_NAME", "ann")
+def cluster(cluster: Cluster, hdfs: FakeWebHdfs) -> Cluster:
     cluster.settings |= {"staging": "hdfs:///user/ann/files"}
     return cluster
 
@@ -134,11 +124,9 @@ async def test_an_interrupted_submission_stops_sending(cluster: Cluster, job: Pr
 
 
 @pytest.fixture
-def container(
-    settings: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> KubernetesExecutorContainer:
+def container(hdfs: FakeWebHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesExecutorContainer:
     """A pod with access to HDFS."""
-    for key, value in build_access(settings).encode().items():
+    for key, value in build_access(build_hadoop_settings(hdfs)).encode().items():
         (tmp_path / key).write_bytes(value)
     monkeypatch.setattr(hadoop_access, "HADOOP", tmp_path)
     return enter_pod(tmp_path, monkeypatch, "hdfs:///user/ann/files")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,15 +20,6 @@ from tony.schedulers.kubernetes.staging_setting import parse_staging
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
-    """A server, and the variables of a user of it."""
-    with FakeS3().serve() as found:
-        for name, value in found.variables.items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 @pytest.fixture
