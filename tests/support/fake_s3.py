@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from tony.storage.s3.request_signature import S3Credentials, sign_request
 
@@ -27,6 +27,7 @@ class FakeS3Object:
 
     content: bytes
     age: float = 0.0
+    metadata: dict[str, str] = field(default_factory=dict)
 
 
 class FakeS3:
@@ -37,6 +38,9 @@ class FakeS3:
         requests: method and path of those that arrived.
         refusals: method -> status, code and message of an answer without reading the body, and how often.
         cuts: lengths after which the next answers with content break.
+        lost: methods of requests that are carried out once, but not answered.
+        ignores_conditions: `If-None-Match` has no effect, as in servers that do not know it.
+        page: objects of a list in one answer.
         received_bytes: of all bodies.
     """
 
@@ -45,6 +49,10 @@ class FakeS3:
         self.requests: list[tuple[str, str]] = []
         self.refusals: dict[str, tuple[int, str, str, int]] = {}
         self.cuts: list[int] = []
+        self.lost: list[str] = []
+        self.ignores_conditions = False
+        self.page = 1000
+        self.lock = threading.Lock()
         self.received_bytes = 0
         self.variables: dict[str, str] = {}
 
@@ -99,19 +107,61 @@ class _Handler(BaseHTTPRequestHandler):
         if hashlib.sha256(body).hexdigest() != self.headers["x-amz-content-sha256"]:
             self._refuse(400, "XAmzContentSHA256Mismatch", "The provided digest does not match what was computed.")
             return
-        self.fake.objects[self.path] = FakeS3Object(content=body)
+        names = {name.lower(): value for name, value in self.headers.items()}
+        metadata = {name: value for name, value in names.items() if name.startswith("x-amz-meta-")}
+        with self.fake.lock:
+            if (
+                self.headers.get("If-None-Match")
+                and self.path in self.fake.objects
+                and not self.fake.ignores_conditions
+            ):
+                self._refuse(412, "PreconditionFailed", "At least one of the pre-conditions did not hold")
+                return
+            self.fake.objects[self.path] = FakeS3Object(content=body, metadata=metadata)
         self._answer(200)
+
+    def do_DELETE(self) -> None:
+        if self._accept():
+            self.fake.objects.pop(self.path, None)
+            self._answer(204)
+
+    def _answer_list(self) -> None:
+        path, _, query = self.path.partition("?")
+        fields = dict(parse_qsl(query))
+        assert (fields["list-type"], fields["encoding-type"]) == ("2", "url")
+        keys = sorted(key for key in self.fake.objects if key.startswith(path + quote(fields["prefix"])))
+        keys = [key for key in keys if key > fields.get("continuation-token", "")]
+        page = keys[: min(self.fake.page, int(fields["max-keys"]))]
+        text = "".join(
+            f"<Contents><Key>{key.removeprefix(path)}</Key><LastModified>"
+            f"{datetime.fromtimestamp(time.time() - found.age, UTC):%Y-%m-%dT%H:%M:%S}.000Z</LastModified>"
+            f"<Size>{len(found.content)}</Size></Contents>"
+            for key, found in ((key, self.fake.objects[key]) for key in page)
+        )
+        if len(page) < len(keys):
+            text += f"<NextContinuationToken>{page[-1]}</NextContinuationToken>"
+        space = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+        self._answer(200, f'<?xml version="1.0"?><ListBucketResult {space}>{text}</ListBucketResult>'.encode())
 
     def _answer_content(self) -> None:
         if not self._accept():
+            return
+        if "?" in self.path:
+            self._answer_list()
             return
         found = self.fake.objects.get(self.path)
         if found is None:
             self._refuse(404, "NoSuchKey", "The specified key does not exist.")
             return
-        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").removesuffix("-"))
-        content, written = found.content[start:], time.time() - found.age
+        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        start, end = int(first), int(last) + 1 if last else len(found.content)
+        if start and start >= len(found.content):
+            self._refuse(416, "InvalidRange", "The requested range is not satisfiable")
+            return
+        content, written = found.content[start:end], time.time() - found.age
         self.send_response(206 if start else 200)
+        for name, value in found.metadata.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Last-Modified", formatdate(written, usegmt=True))
         self.end_headers()
@@ -146,6 +196,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode())
 
     def _answer(self, status: int, body: bytes = b"") -> None:
+        if self.command in self.fake.lost:
+            self.fake.lost.remove(self.command)
+            self.close_connection = True
+            return
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -11,7 +11,7 @@ import pytest
 from tests.support.fake_s3 import FakeS3, FakeS3Object
 from tony.errors import StorageError
 from tony.storage.s3 import bucket as module
-from tony.storage.s3.bucket import MAX_OBJECT_BYTES, S3Bucket, S3RefusedError, S3UnavailableError
+from tony.storage.s3.bucket import MAX_OBJECT_BYTES, S3Bucket, S3Content, S3RefusedError, S3UnavailableError
 
 CONTENT = bytes(range(256)) * 4096
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -43,6 +43,47 @@ def test_what_was_stored_is_read(s3: FakeS3) -> None:
     assert found
     assert found.size == len(CONTENT)
     assert b"".join(bucket.read_object("a/k", len(CONTENT))) == CONTENT
+
+
+def test_an_object_is_created_once(s3: FakeS3) -> None:
+    bucket = open_bucket(s3)
+    assert bucket.create_object("a/k", b"one", {"writer": "ann"})
+    assert not bucket.create_object("a/k", b"two", {})
+    assert bucket.fetch_part("a/k", 0, 100) == S3Content(data=b"one", metadata={"writer": "ann"})
+    assert bucket.fetch_part("a/k", 1, 1) == S3Content(data=b"n", metadata={"writer": "ann"})
+    bucket.delete_object("a/k")
+    assert bucket.fetch_part("a/k", 0, 100) is None
+
+
+def test_lists_have_several_answers(s3: FakeS3) -> None:
+    bucket, s3.page = open_bucket(s3), 2
+    s3.objects |= {f"/bucket/a/{number}": FakeS3Object(content=b"x" * number) for number in range(5)}
+    s3.objects["/bucket/b"] = FakeS3Object(content=b"")
+    assert [(each.key, each.size) for each in bucket.list_objects("a/")] == [(f"a/{n}", n) for n in range(5)]
+    before = len(s3.requests)
+    assert [each.key for each in bucket.list_objects("a/", 2)] == ["a/0", "a/1"]
+    assert len(s3.requests) == before + 1
+
+
+def test_very_many_objects_are_not_listed(s3: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LISTED_OBJECTS", 2)
+    s3.objects |= {f"/bucket/a/{number}": FakeS3Object(content=b"") for number in range(3)}
+    with pytest.raises(StorageError, match="s3://bucket/a/: more than 2 objects"):
+        list(open_bucket(s3).list_objects("a/"))
+
+
+def test_a_part_whose_connection_breaks_is_read_again(s3: FakeS3) -> None:
+    s3.objects["/bucket/k"] = FakeS3Object(content=CONTENT)
+    s3.cuts = [1000, 0]
+    part = open_bucket(s3).fetch_part("k", 256, 2000)
+    assert part
+    assert part.data == CONTENT[256:2256]
+
+
+def test_a_bucket_that_does_not_exist_is_no_missing_object(s3: FakeS3) -> None:
+    s3.refusals["GET"] = (404, "NoSuchBucket", "The specified bucket does not exist", 1)
+    with pytest.raises(S3RefusedError, match="NoSuchBucket"):
+        open_bucket(s3).fetch_part("k", 0, 1)
 
 
 def test_an_object_that_changed_while_it_was_sent_is_refused(s3: FakeS3) -> None:

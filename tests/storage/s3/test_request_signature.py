@@ -32,6 +32,13 @@ NOW = datetime(2013, 5, 24, tzinfo=UTC)
             "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072",
             "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
         ),
+        (
+            "GET",
+            "/?max-keys=2&prefix=J",
+            {},
+            EMPTY_DIGEST,
+            "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+        ),
     ],
 )
 def test_signatures_of_amazon_s_examples(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import re
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -12,25 +13,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 from tony.control_characters import escape
-from tony.errors import StorageError
+from tony.errors import InfraError, StorageError
 from tony.retry import Backoff
+from tony.storage.s3.object_list import MAX_LIST_BYTES, ListedObject, build_list_query, parse_list
 from tony.storage.s3.request_signature import EMPTY_DIGEST, S3Credentials, sign_request
 
 #: "Uploading objects" of the Amazon S3 User Guide: what one request may store.
 MAX_OBJECT_BYTES = 5 << 30
 #: Seconds without a byte from the server.
-_TIMEOUT_SECONDS = 60.0
-_MAX_TRIES = 6
+TIMEOUT_SECONDS = 60.0
+MAX_TRIES = 6
 _PAUSES = Backoff(first=0.5, most=16.0, jitter=0.5)
-_PASSING_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+#: 409: another request for the same object is under way.
+_PASSING_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504})
 _MAX_ERROR_BYTES = 64 << 10
 #: Characters of the server's words in a message.
 _MAX_WORDS = 300
 _CHUNK_BYTES = 1 << 20
+#: Objects of a list, for memory and time: others may be able to write them.
+MAX_LISTED_OBJECTS = 1_000_000
+_METADATA_PREFIX = "x-amz-meta-"
 
 T = TypeVar("T")
 
@@ -40,14 +47,15 @@ class S3RefusedError(StorageError):
 
     Attributes:
         status: the HTTP status.
+        code: the server's name of the error, such as `NoSuchKey`; empty after HEAD.
     """
 
-    def __init__(self, text: str, status: int) -> None:
+    def __init__(self, text: str, status: int, code: str = "") -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.code = status, code
 
 
-class S3UnavailableError(StorageError):
+class S3UnavailableError(InfraError):
     """The server cannot be reached, or is overloaded; it has been tried several times."""
 
 
@@ -64,32 +72,59 @@ class S3ObjectStatus:
     age: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Content:
+    """A part of an object.
+
+    Attributes:
+        metadata: text that was stored with it, by names in lower case.
+    """
+
+    data: bytes
+    metadata: Mapping[str, str]
+
+
 class S3Bucket:
-    """A bucket. Not thread-safe.
+    """A bucket. Thread-safe if `on_wait` is.
 
     Args:
         variables: the environment, see `S3Credentials`; `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` names a server that
             is not Amazon's.
         on_wait: called before another try; may raise.
+        max_tries: of each request.
+        timeout: seconds without a byte from the server.
+
+    Attributes:
+        host: of the server, for messages.
 
     Raises:
         StorageError: the environment has no credentials, or its endpoint is not valid.
     """
 
-    def __init__(self, name: str, variables: Mapping[str, str], on_wait: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        variables: Mapping[str, str],
+        on_wait: Callable[[], None] = lambda: None,
+        *,
+        max_tries: int = MAX_TRIES,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
         self._name, self._on_wait = name, on_wait
+        self._max_tries, self._timeout = max_tries, timeout
         try:
             self._credentials = S3Credentials.from_variables(variables)
         except ValueError as error:
-            raise StorageError(f"there are no credentials for s3://{name}: {error}") from None
+            raise StorageError(f"there are no credentials for s3://{name}: {error}. Set these variables.") from None
         self._base = self._find_url(variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL") or "")
+        self.host = urlsplit(self._base).netloc
         self._opener = urllib.request.build_opener(_RefuseRedirects, _HttpHandler, _HttpsHandler)
 
     def find_object(self, key: str) -> S3ObjectStatus | None:
         """Return what is known of an object; None if there is none.
 
         Raises:
-            StorageError: the server refuses, or cannot be reached.
+            StorageError, S3UnavailableError: the server refuses, or cannot be reached.
         """
         try:
             with self._retry(lambda: self._request("HEAD", key)) as answer:
@@ -109,18 +144,38 @@ class S3Bucket:
         """Store an object; the server compares it with its SHA-256 digest.
 
         Raises:
-            StorageError: it is too large, or the server refuses or cannot be reached.
+            StorageError, S3UnavailableError: it is too large, or the server refuses or cannot be reached.
         """
         if size > MAX_OBJECT_BYTES:
             raise StorageError(f"{self._describe(key)}: an object of {size} bytes; at most {MAX_OBJECT_BYTES} fit")
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
         self._retry(lambda: self._request("PUT", key, headers, digest, read)).close()
 
+    def create_object(self, key: str, content: bytes, metadata: Mapping[str, str]) -> bool:
+        """Store an object unless there is one; return False if there is one.
+
+        That may be the object of this call: an answer was lost.
+
+        Raises:
+            StorageError, S3UnavailableError: the server refuses, or cannot be reached.
+        """
+        headers = {"Content-Length": str(len(content)), "Content-Type": "application/octet-stream"}
+        headers |= {"If-None-Match": "*", **{f"{_METADATA_PREFIX}{name}": value for name, value in metadata.items()}}
+        try:
+            self._retry(
+                lambda: self._request("PUT", key, headers, sha256(content).hexdigest(), lambda: [content])
+            ).close()
+        except S3RefusedError as error:
+            if error.status != 412:
+                raise
+            return False
+        return True
+
     def renew_object(self, key: str) -> None:
         """Make an object as young as a new one: the server copies it onto itself.
 
         Raises:
-            StorageError: the server refuses, or cannot be reached.
+            StorageError, S3UnavailableError: the server refuses, or cannot be reached.
         """
         headers = {"x-amz-copy-source": quote(f"/{self._name}/{key}"), "x-amz-metadata-directive": "REPLACE"}
         headers |= {"Content-Length": "0", "Content-Type": "application/octet-stream"}
@@ -133,9 +188,9 @@ class S3Bucket:
         """Yield the content of an object, continued where a connection broke; nothing if it has another size.
 
         Raises:
-            StorageError: the server refuses, or cannot be reached.
+            StorageError, S3UnavailableError: the server refuses, or cannot be reached.
         """
-        done, pauses = 0, itertools.islice(_PAUSES, _MAX_TRIES - 1)
+        done, pauses = 0, itertools.islice(_PAUSES, self._max_tries - 1)
         while done < size:
             ranges = {"Range": f"bytes={done}-"} if done else {}
             with self._retry(lambda ranges=ranges: self._request("GET", key, ranges)) as answer:  # type: ignore[misc]
@@ -154,6 +209,86 @@ class S3Bucket:
                 raise self._build_lost_error(key, broken)
             self._wait(pause)
 
+    def fetch_part(self, key: str, offset: int, most: int) -> S3Content | None:
+        """Return at most `most` bytes of an object; None if there is none.
+
+        Raises:
+            StorageError, S3UnavailableError: the server refuses, or cannot be reached.
+        """
+        try:
+            return self._retry(lambda: self._fetch_part(key, offset, most))
+        except S3RefusedError as error:
+            if error.code == "NoSuchKey":
+                return None
+            if error.status == 416:  # it has no more bytes
+                return S3Content(data=b"", metadata={})
+            raise
+
+    def _fetch_part(self, key: str, offset: int, most: int) -> S3Content:
+        headers = {"Range": f"bytes={offset}-{offset + most - 1}"} if offset else {}  # an empty object has no range
+        with self._request("GET", key, headers) as answer:
+            if offset and answer.status != 206:
+                raise StorageError(f"{self._describe(key)}: {self.host} ignores Range")
+            data = self._read_answer(key, answer, most)
+            names = {name.lower(): value for name, value in answer.headers.items()}
+        found = {
+            name.removeprefix(_METADATA_PREFIX): value
+            for name, value in names.items()
+            if name.startswith(_METADATA_PREFIX)
+        }
+        return S3Content(data=data, metadata=found)
+
+    def list_objects(self, prefix: str, most: int = 0) -> Iterator[ListedObject]:
+        """Yield objects whose keys begin with `prefix`, in the order of their keys.
+
+        Args:
+            most: yield only the first ones; 0: all.
+
+        Raises:
+            StorageError, S3UnavailableError: there are very many; or the server refuses, or cannot be reached.
+        """
+        limit = most or MAX_LISTED_OBJECTS
+        token, count = "", 0
+        while count < limit:
+            query = build_list_query(prefix, token, limit - count)
+            body = self._retry(lambda query=query: self._fetch_list(prefix, query))  # type: ignore[misc]
+            try:
+                found, token = parse_list(body)
+            except ValueError as error:
+                raise StorageError(f"{self._describe(prefix)}: the answer of {self.host} is no list: {error}") from None
+            yield from found
+            count += len(found)
+            if not token:
+                return
+        if not most:
+            raise StorageError(f"{self._describe(prefix)}: more than {limit} objects")
+
+    def _fetch_list(self, prefix: str, query: str) -> bytes:
+        with self._request("GET", prefix, query=query) as answer:
+            return self._read_answer(prefix, answer, MAX_LIST_BYTES)
+
+    def delete_object(self, key: str) -> None:
+        """Delete an object, if there is one.
+
+        Raises:
+            StorageError, S3UnavailableError: the server refuses, or cannot be reached.
+        """
+        try:
+            self._retry(lambda: self._request("DELETE", key)).close()
+        except S3RefusedError as error:
+            if error.code != "NoSuchKey":
+                raise
+
+    def _read_answer(self, key: str, answer: http.client.HTTPResponse, most: int) -> bytes:
+        """Return the content of an answer, at most `most` bytes."""
+        try:
+            data = answer.read(most)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._build_lost_error(key, error) from None
+        if answer.length and len(data) < most:
+            raise self._build_lost_error(key, "the connection ended early")
+        return data
+
     def _find_url(self, endpoint: str) -> str:
         """Return the URL of the bucket."""
         if not endpoint:
@@ -166,7 +301,7 @@ class S3Bucket:
         return f"{endpoint.rstrip('/')}/{self._name}"
 
     def _retry(self, action: Callable[[], T]) -> T:
-        for pause in itertools.islice(_PAUSES, _MAX_TRIES - 1):
+        for pause in itertools.islice(_PAUSES, self._max_tries - 1):
             try:
                 return action()
             except S3UnavailableError:
@@ -184,15 +319,20 @@ class S3Bucket:
         headers: Mapping[str, str] | None = None,
         digest: str = EMPTY_DIGEST,
         read: Callable[[], Iterable[bytes]] | None = None,
+        query: str = "",
     ) -> http.client.HTTPResponse:
-        """Send a request once; return its answer, to be closed."""
-        url = f"{self._base}/{quote(key)}"
+        """Send a request once; return its answer, to be closed.
+
+        Args:
+            key: of an object; with a query, the prefix that it has.
+        """
+        url = f"{self._base}/?{query}" if query else f"{self._base}/{quote(key)}"
         signed = sign_request(
             self._credentials, method, url, headers=headers or {}, payload_digest=digest, now=datetime.now(UTC)
         )
         request = urllib.request.Request(url, read() if read else None, signed, method=method)
         try:
-            answer: http.client.HTTPResponse = self._opener.open(request, timeout=_TIMEOUT_SECONDS)
+            answer: http.client.HTTPResponse = self._opener.open(request, timeout=self._timeout)
             return answer
         except urllib.error.HTTPError as error:
             with error:
@@ -202,21 +342,22 @@ class S3Bucket:
         except (OSError, http.client.HTTPException) as error:
             raise self._build_lost_error(key, error) from None
 
-    def _build_error(self, key: str, error: urllib.error.HTTPError) -> StorageError:
+    def _build_error(self, key: str, error: urllib.error.HTTPError) -> InfraError:
         try:
-            words = _find_words(error.read(_MAX_ERROR_BYTES))
+            body = error.read(_MAX_ERROR_BYTES)
         except (OSError, http.client.HTTPException):
-            words = ""
-        text = f"{self._describe(key)}: {words or error.reason} (HTTP {error.code})"
+            body = b""
+        text = f"{self._describe(key)}: {_find_words(body) or error.reason} (HTTP {error.code})"
         if (region := error.headers.get("x-amz-bucket-region", self._credentials.region)) != self._credentials.region:
             text += f". The bucket is in {region}: set AWS_REGION."
         if error.code in _PASSING_STATUS:
             return S3UnavailableError(text)
-        return S3RefusedError(text, error.code)
+        code = re.search(rb"<Code>([A-Za-z]+)</Code>", body)
+        return S3RefusedError(text, error.code, code[1].decode() if code else "")
 
     def _build_lost_error(self, key: str, reason: BaseException | str) -> S3UnavailableError:
         text = str(reason) or type(reason).__name__
-        return S3UnavailableError(f"{self._describe(key)}: {urlsplit(self._base).netloc} cannot be reached: {text}")
+        return S3UnavailableError(f"{self._describe(key)}: {self.host} cannot be reached: {text}")
 
     def _describe(self, key: str) -> str:
         return f"s3://{self._name}/{key}"
@@ -257,5 +398,9 @@ class _HttpHandler(urllib.request.HTTPHandler):
 
 
 class _HttpsHandler(urllib.request.HTTPSHandler):
+    def __init__(self) -> None:
+        super().__init__()
+        self._certificates = ssl.create_default_context()  # once: it reads all of them
+
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_EarlyAnswersTls, req)
+        return self.do_open(_EarlyAnswersTls, req, context=self._certificates)

@@ -59,7 +59,7 @@ def sign_request(
     """Return the headers of a request with its signature.
 
     Args:
-        url: with its path quoted, and without a query.
+        url: with its path quoted; a query has its parameters in order of their names, with values quoted.
         headers: all are signed.
         payload_digest: SHA-256 of the body, which S3 compares with what arrives.
     """
@@ -71,7 +71,7 @@ def sign_request(
         sent["x-amz-security-token"] = credentials.session_token
     names = ";".join(sorted(sent))
     lines = [f"{name}:{sent[name].strip()}" for name in sorted(sent)]
-    request = "\n".join([method, quote(unquote(parts.path)), "", *lines, "", names, payload_digest])
+    request = "\n".join([method, quote(unquote(parts.path)), parts.query, *lines, "", names, payload_digest])
     scope = f"{time[:8]}/{credentials.region}/s3/aws4_request"
     text = "\n".join([_ALGORITHM, time, scope, hashlib.sha256(request.encode()).hexdigest()])
     key = f"AWS4{credentials.secret_key}".encode()
