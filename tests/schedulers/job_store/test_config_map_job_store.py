@@ -144,7 +144,7 @@ def test_a_log_with_a_missing_piece_is_not_read_as_a_shorter_one(store: ConfigMa
         assert changed.wait(60)
     log.close(60)
     api.remove("/api/v1/namespaces/ml/configmaps", f"job-1.{EVENTS}.000001")
-    with pytest.raises(StorageError, match=r"pieces of events.1.jsonl are missing"):
+    with pytest.raises(StorageError, match=r"events\.1\.jsonl: pieces are missing"):
         store.read(EVENTS, 0, 100)
 
 

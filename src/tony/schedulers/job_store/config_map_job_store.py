@@ -22,7 +22,7 @@ from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS, SECRETS, ApiResource
 from tony.schedulers.job_store.job_objects import PREFIX, JobObjects, get_content, get_notes
 from tony.schedulers.job_store.job_store import JobStore, LogAppender, StoredFile, build_closed_name, find_local_name
-from tony.schedulers.job_store.piece_log import EventLogPiece, PieceLog, claim_log, close_log
+from tony.schedulers.job_store.piece_log import EventLogPiece, PieceLog, claim_log, close_log, read_log
 
 #: Packed bytes of one object. An object has at most 1 MiB, and base64 makes a third more of it on the wire only.
 _MAX_OBJECT_BYTES = 700 << 10
@@ -84,7 +84,7 @@ class ConfigMapJobStore(JobStore):
 
     def read(self, name: str, offset: int, most: int) -> bytes | None:
         if local_name := find_local_name(name):
-            return self._read_log(local_name, offset, most)
+            return read_log(_LogPieces(self._objects, local_name), f"{self.path}, {local_name}", offset, most)
         data = self._read_file(name)
         return None if data is None else data[offset : offset + most]
 
@@ -175,25 +175,6 @@ class ConfigMapJobStore(JobStore):
             else:
                 return _unpack(b"".join(parts))
         raise StorageError(f"{self.path}: pieces of {name} are missing")
-
-    def _read_log(self, name: str, offset: int, most: int) -> bytes | None:
-        pieces = _LogPieces(self._objects, name)
-        sizes = pieces.list_sizes()
-        if not sizes:
-            return None
-        if sizes.keys() != set(range(len(sizes))):
-            raise StorageError(f"{self.path}: pieces of {name} are missing")
-        data = b""
-        at = 0
-        for number in sorted(sizes):
-            size = sizes[number]
-            if size and at + size > offset and at < offset + most:
-                piece = pieces.read(number)
-                if piece is None:
-                    raise StorageError(f"{self.path}: piece {number} of {name} is missing")
-                data += piece.data[max(0, offset - at) :]
-            at += size
-        return data[:most]
 
 
 class _LogPieces:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tony.errors import InfraError
+from tony.errors import InfraError, StorageError
 from tony.retry import Backoff
 
 #: Bytes of one piece; a few of them are packed into one object of a store.
@@ -78,6 +78,33 @@ def close_log(store: PieceStore, writer: str) -> None:
         if store.create(number, EventLogPiece(writer, is_closing=True)):
             return
         number += 1
+
+
+def read_log(store: PieceStore, place: str, offset: int, most: int) -> bytes | None:
+    """Return at most `most` bytes of a log; None if there is none.
+
+    Args:
+        place: where it is, for messages.
+
+    Raises:
+        StorageError: pieces of it are missing.
+    """
+    sizes = store.list_sizes()
+    if not sizes:
+        return None
+    if sizes.keys() != set(range(len(sizes))):
+        raise StorageError(f"{place}: pieces are missing")
+    data = b""
+    at = 0
+    for number in sorted(sizes):
+        size = sizes[number]
+        if size and at + size > offset and at < offset + most:
+            piece = store.read(number)
+            if piece is None or len(piece.data) != size:
+                raise StorageError(f"{place}: piece {number} is missing, or was changed")
+            data += piece.data[max(0, offset - at) :]
+        at += size
+    return data[:most]
 
 
 class PieceLog:
