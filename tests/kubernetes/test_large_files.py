@@ -1,18 +1,14 @@
-"""A source that is too large for the API: through a claim or S3, once, and only as it was sent."""
+"""A source that is too large for the API: through a claim, once, and only as it was sent."""
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.kubernetes.lab import KubernetesLab
-from tony.kube.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, SECRETS
+from tony.kube.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from tony.mini.kubernetes.cluster_files import build_data_claim
 from tony.schedulers.kubernetes.shared_objects import MAX_STAGED_BYTES, OBJECT_LABELS
 
@@ -71,28 +67,3 @@ def test_a_large_source(lab: KubernetesLab) -> None:
     finally:
         lab.client.delete(PERSISTENT_VOLUME_CLAIMS, "data")
         lab.client.delete(PERSISTENT_VOLUMES, lab.namespace)
-
-
-def test_a_large_source_in_s3(lab: KubernetesLab) -> None:
-    """The client has keys in its environment, tasks in a Secret; a second job sends nothing."""
-    address = lab.enter_node()
-    server = [*lab.prefix, sys.executable, "-m", "tests.support.fake_s3", address]
-    with subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as s3:
-        assert s3.stdout
-        variables = json.loads(s3.stdout.readline())
-        lab.env |= variables
-        data = {key: base64.b64encode(value.encode()).decode() for key, value in variables.items()}
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s3-keys"}, "data": data}
-        lab.client.create(SECRETS, secret)
-        job = lab.roles(PROGRAM)
-        (job.parent / "data.bin").write_bytes(os.urandom(MAX_STAGED_BYTES))
-        (lab.out / "go").touch()
-        sets = {"staging": "s3://bucket/ann", "staging_secret": "s3-keys"}
-        staging = [word for key, value in sets.items() for word in ("--set", f"scheduler.kubernetes.{key}={value}")]
-        for _ in range(2):
-            assert lab.wait_ended(lab.detach(job, *staging)) == "succeeded"
-            assert lab.wrote("up") == str(MAX_STAGED_BYTES)
-            (lab.out / "up").unlink()
-        output, _ = s3.communicate()
-    requests = [method for method, _ in json.loads(output)]
-    assert requests == ["HEAD", "PUT", "GET", "HEAD", "GET"]

@@ -83,6 +83,24 @@ def test_am_attempts_that_die_in_their_pod_count(pod: Pod, capsys: pytest.Captur
     assert pod.cluster.api.objects[JOBS, pod.job]["spec"] == {"backoffLimit": 0}
 
 
+def test_a_history_that_cannot_be_written_fails_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    monkeypatch.setattr(am_container, "_CLAIM_SECONDS", 0.0)
+    with ScriptedServer().serve() as server:
+        cluster = Cluster(server, tmp_path)
+        cluster.settings |= {"record": "s3://bucket/ann"}
+        with pytest.raises(SystemExit) as caught:
+            Pod(cluster, tmp_path, monkeypatch).start()
+    assert caught.value.code == 42
+    error = capsys.readouterr().err
+    assert error.startswith(
+        "the job's history cannot be written in s3://bucket/ann (scheduler.kubernetes.record): there"
+    )
+    assert error.endswith("credentials from the Secret scheduler.kubernetes.s3_secret\n")
+
+
 def test_am_attempts_whose_pods_end_do_not_count(pod: Pod) -> None:
     assert [pod.start(), pod.start()] == ["tony-home-1", "tony-home-2"]
     pod.replace()

@@ -24,7 +24,7 @@ DAY = 86_400.0
 
 @pytest.fixture
 def cluster(cluster: Cluster, s3: FakeS3) -> Cluster:
-    cluster.settings |= {"staging": "s3://bucket/ann", "staging_secret": "s3-keys"}
+    cluster.settings |= {"staging": "s3://bucket/ann", "s3_secret": "s3-keys"}
     cluster.api.objects["/api/v1/namespaces/ml/secrets", "s3-keys"] = {"metadata": {"name": "s3-keys"}}
     return cluster
 
@@ -66,7 +66,7 @@ def test_a_server_that_refuses_ends_the_submission(cluster: Cluster, job: Prepar
 def test_the_secret_is_for_s3_alone(job: PreparedJob) -> None:
     settings, _ = read_settings({**job.record.spec.scheduler_settings, "staging": "pvc:data"})
     (problem,) = find_pod_problems(job.record.spec, settings)
-    assert problem.key == "scheduler.kubernetes.staging_secret"
+    assert problem.key == "scheduler.kubernetes.s3_secret"
 
 
 def test_a_submission_without_credentials(cluster: Cluster, job: PreparedJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +87,9 @@ def test_the_secret_is_checked_before_submission(
     cluster: Cluster, job: PreparedJob, secret: str, expected: list[str]
 ) -> None:
     spec = job.record.spec
-    settings = {**spec.scheduler_settings, "staging_secret": secret}
+    settings = {**spec.scheduler_settings, "s3_secret": secret}
     problems = KubernetesSubmitter(job.home).check(replace(spec, scheduler_settings=settings))
-    assert [each.key for each in problems] == ["scheduler.kubernetes.staging_secret"] * len(expected)
+    assert [each.key for each in problems] == ["scheduler.kubernetes.s3_secret"] * len(expected)
     assert all(each.message.startswith(text) for each, text in zip(problems, expected, strict=True))
 
 

@@ -28,6 +28,7 @@ from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME,
 from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
 from tony.schedulers.kubernetes.own_pod import forbid_replacement, is_pod_deleted
 from tony.schedulers.kubernetes.record_place import open_own_record
+from tony.schedulers.kubernetes.record_setting import is_in_s3
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Seconds for which the API server may be unavailable at the start.
@@ -131,4 +132,7 @@ def _explain_refusal(error: InfraError, record_address: str) -> str:
     if isinstance(error, KubeApiError):
         return f"{error}: the service account of the application master needs its Role"
     place = f" in {record_address} (scheduler.kubernetes.record)" if record_address else ""
-    return f"the job's history cannot be written{place}: {error}"
+    text = f"the job's history cannot be written{place}: {error}"
+    if is_in_s3(record_address):
+        text += ". The application master has credentials from the Secret scheduler.kubernetes.s3_secret"
+    return text

@@ -42,10 +42,11 @@ from tony.schedulers.kubernetes.pod_command import build_pod_command
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
-from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION
+from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION, is_in_s3
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.shared_objects import OBJECTS_ANNOTATION, format_digests
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_s3 import StagingS3
 
 ROLE_LABEL = "tony.dev/role"
 #: Label of a Job until it is released: its submission may have been interrupted.
@@ -95,6 +96,8 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     pod["tolerations"] = [*_LOST_NODE_TOLERATIONS, *own.tolerations]
     pod["automountServiceAccountToken"] = True
     _add_secrets(pod, record.job_id, "am")
+    if is_in_s3(settings.record_address):
+        _add_s3_variables(pod, settings)
     if settings.token_renewer:
         _add_secret(pod, "keytab", settings.token_renewer, KEYTAB)
         variables = {"KRB5_CONFIG": f"{KEYTAB}/krb5.conf", "KRB5_CLIENT_KTNAME": f"FILE:{KEYTAB}/keytab"}
@@ -170,8 +173,8 @@ def build_task_pod(
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})
     pod["automountServiceAccountToken"] = False
     _add_secrets(pod, record.job_id, "x")
-    if place and settings.staging_secret:
-        container["envFrom"].insert(0, {"secretRef": {"name": settings.staging_secret}})  # `container_env` is stronger
+    if isinstance(place, StagingS3):
+        _add_s3_variables(pod, settings)
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
     if affinity := _build_affinity(pods, labels, excluded, is_spread=own.spread):
         pod["affinity"] = affinity
@@ -353,6 +356,12 @@ def _add_secrets(pod: Object, job: str, part: str) -> None:
     container = pod["containers"][0]
     container["envFrom"] = [{"secretRef": {"name": f"{job}-env"}}]
     _add_secret(pod, "secret", f"{job}-{part}", SECRET)
+
+
+def _add_s3_variables(pod: Object, settings: KubernetesSettings) -> None:
+    """Give a pod the credentials for S3. `container_env` takes precedence: it is named later."""
+    if settings.s3_secret:
+        pod["containers"][0]["envFrom"].insert(0, {"secretRef": {"name": settings.s3_secret}})
 
 
 def _add_claim(own: PodSettings, claim: str, *, is_read_only: bool = True) -> PodSettings:

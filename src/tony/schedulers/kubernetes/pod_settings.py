@@ -13,7 +13,7 @@ from tony.kube.api_client import Object
 from tony.model.job_spec import JobSpec
 from tony.schedulers.kubernetes.pod_template import find_template_errors, merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, parse_volumes
-from tony.schedulers.kubernetes.record_setting import parse_record
+from tony.schedulers.kubernetes.record_setting import is_in_s3, parse_record
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 
@@ -102,10 +102,11 @@ def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[P
     problems = [*_find_place_problems(place, settings.tolerations, settings.node_selector, settings.volumes)]
     problems += _find_problem(f"{place}.staging", lambda: parse_staging(settings.staging))
     problems += _find_problem(f"{place}.record", lambda: parse_record(settings.record))
-    if settings.staging_secret and not _SECRET_NAME.fullmatch(settings.staging_secret):
-        problems.append(Problem(key=f"{place}.staging_secret", message="expected the name of a Secret."))
-    elif settings.staging_secret and not settings.staging.startswith("s3:"):
-        problems.append(Problem(key=f"{place}.staging_secret", message='is for `staging = "s3://..."` alone.'))
+    if settings.s3_secret and not _SECRET_NAME.fullmatch(settings.s3_secret):
+        problems.append(Problem(key=f"{place}.s3_secret", message="expected the name of a Secret."))
+    elif settings.s3_secret and not any(map(is_in_s3, (settings.staging, settings.record))):
+        text = 'is for `staging = "s3://..."` and `record = "s3://..."` alone.'
+        problems.append(Problem(key=f"{place}.s3_secret", message=text))
     problems += _find_template_problems(f"{place}.template", settings.template, is_for_am=True)
     problems += _find_template_problems(f"{place}.am_template", settings.am_template, is_for_am=True)
     for name, role in spec.effective_roles.items():

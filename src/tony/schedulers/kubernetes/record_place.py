@@ -1,7 +1,8 @@
 """The setting `record`: where the history of a job is kept. It is an annotation of the Job, too, for other machines.
 
-In HDFS it is `<folder>/jobs/<id>`, as the job directories of YARN are in the staging folder. What leads clients to the
-application master is in ConfigMaps and a Secret in any case.
+In HDFS and S3 it is `<folder>/jobs/<id>`, as the job directories of YARN are in the staging folder. What leads clients
+to the application master is in ConfigMaps and a Secret in any case. For S3 the application master, submissions and
+readers each have credentials and the address of the server in their own environment.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tony.errors import ConfigError, InfraError, Problem, SchedulerError
+from tony.errors import ConfigError, InfraError, Problem, SchedulerError, StorageError
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
 from tony.kube.api_client import ApiClient, Object
@@ -22,7 +23,8 @@ from tony.model.state_directory import Home
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_store import JobStore
 from tony.schedulers.job_store.split_job_store import SplitJobStore
-from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION, parse_record
+from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION, is_in_s3, parse_record
+from tony.schedulers.kubernetes.s3_history import build_s3_history, open_history_bucket
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.settings_schema import load_recorded_values
 
@@ -58,23 +60,36 @@ def open_own_record(client: ApiClient, job: str, owner: str, address: str) -> Jo
     contacts = ConfigMapJobStore(client, job, owner)
     if not address:
         return contacts
+    if is_in_s3(address):  # its first request says whether there are credentials
+        return SplitJobStore(contacts, build_s3_history(lambda: open_history_bucket(address), address, job))
     from tony.schedulers.kubernetes.hadoop_access import load_access  # late: few jobs use HDFS
 
     hdfs = load_access().create_clients()
     return SplitJobStore(contacts, _build_history(hdfs.select_file_system(_find_service(hdfs, address)), address, job))
 
 
-def make_record(access: HadoopAccess, address: str, job: str, undo: contextlib.ExitStack) -> None:
-    """Create the folder of a job in HDFS with its tokens, if its history is there: so a submission finds that it can.
+def make_record(access: HadoopAccess | None, address: str, job: str, undo: contextlib.ExitStack) -> None:
+    """Create the folder of a job in HDFS with its tokens, or try one in S3: so a submission finds that it can.
 
     Args:
-        undo: removes it if the submission fails.
+        access: to the HDFS file systems of the job; None if it uses none.
+        undo: removes the folder if the submission fails.
 
     Raises:
         SchedulerError: it cannot be written.
     """
-    if not address:
-        return
+    try:
+        if is_in_s3(address):
+            build_s3_history(lambda: open_history_bucket(address), address, job).check()
+        elif address:
+            assert access is not None, "its file system is among those of the job"
+            _make_folder(access, address, job, undo)
+    except InfraError as error:
+        text = f"the job's history cannot be kept in {address} (scheduler.kubernetes.record)"
+        raise SchedulerError(f"{text}: {error}") from error
+
+
+def _make_folder(access: HadoopAccess, address: str, job: str, undo: contextlib.ExitStack) -> None:
     system, folder = split_address(address)
     path = f"{folder}/jobs/{job}"
 
@@ -82,17 +97,13 @@ def make_record(access: HadoopAccess, address: str, job: str, undo: contextlib.E
         with contextlib.suppress(InfraError), contextlib.closing(access.open_files(system)) as files:
             files.delete(path)
 
-    try:
-        with contextlib.closing(access.open_files(system)) as files:
-            files.make_directories(path, 0o700)
-    except InfraError as error:
-        text = f"the job's history cannot be kept in {address} (scheduler.kubernetes.record)"
-        raise SchedulerError(f"{text}: {error}") from error
+    with contextlib.closing(access.open_files(system)) as files:
+        files.make_directories(path, 0o700)
     undo.callback(remove)
 
 
 class HistoryReader:
-    """Opens histories of jobs in HDFS for a client, with one login for each file system.
+    """Opens histories of jobs for a client; in HDFS with one login for each file system.
 
     Args:
         home: names the jobs of this machine, and its running `tony mini` is the cluster if no other is configured.
@@ -127,15 +138,22 @@ class HistoryReader:
     def open(self, address: str, job: str) -> JobStore:
         """Return the history of a job.
 
-        The address may be anyone's who may write Jobs: so it must be of a file system that the user's own Hadoop
-        configuration names, and does not choose where the user authenticates.
+        The address may be anyone's who may write Jobs, and does not choose where the user authenticates: a file system
+        must be one that the user's own Hadoop configuration names, and a bucket is in the server of the user's
+        environment.
 
         Args:
             address: see `parse_record`.
 
         Raises:
-            SchedulerError: the file system is not known here; says what to do.
+            SchedulerError: the file system is not known here, or there are no credentials; says what to do.
         """
+        if is_in_s3(address):
+            try:
+                bucket = open_history_bucket(address)
+            except StorageError as error:
+                raise SchedulerError(f"the history of {job} is in {address}: {error}") from error
+            return build_s3_history(lambda: bucket, address, job)
         system, _ = split_address(address)
         with self._lock:
             if system not in self._clients:
@@ -154,13 +172,17 @@ class HistoryReader:
         Raises:
             ConfigError: they could not.
         """
-        if address:
-            try:
+        if not address:
+            return
+        try:
+            if is_in_s3(address):
+                open_history_bucket(address)
+            else:
                 _find_clients(self._home, address)
-            except (ValueError, ConfigurationError) as error:
-                text = f"commands could not read the history there, with the configuration in HADOOP_CONF_DIR: {error}"
-                key = "scheduler.kubernetes.record"
-                raise ConfigError([Problem(key=key, value=address, message=text)]) from error
+        except (ValueError, ConfigurationError, StorageError) as error:
+            given = "variables of this environment" if is_in_s3(address) else "configuration in HADOOP_CONF_DIR"
+            text = f"commands could not read the history there, with the {given}: {error}"
+            raise ConfigError([Problem(key="scheduler.kubernetes.record", value=address, message=text)]) from error
 
 
 def _find_clients(home: Home, address: str) -> HdfsClients:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tony.errors import Problem
-from tony.model.hdfs_uri import split_address
 from tony.model.job_spec import MIB, Role
 from tony.model.staged_files import StagedJob
-from tony.schedulers.kubernetes.record_setting import parse_record
+from tony.schedulers.kubernetes.record_setting import list_record_file_systems, parse_record
 from tony.schedulers.kubernetes.staging_place import StagingPlace
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
@@ -62,10 +61,14 @@ SETTINGS: Sequence[SchedulerSetting] = (
         "`oci://REGISTRY/REPOSITORY`, `s3://BUCKET/PREFIX`.",
     ),
     _text(
-        "staging_secret", "none", "Secret with variables such as `AWS_ACCESS_KEY_ID`, with which tasks read from S3."
+        "record",
+        "configmaps",
+        "Where the history is kept: `configmaps`, of the namespace, `hdfs://NAMENODE/FOLDER`, `s3://BUCKET/FOLDER`.",
     ),
     _text(
-        "record", "configmaps", "Where the history is kept: `configmaps`, of the namespace, `hdfs://NAMENODE/FOLDER`."
+        "s3_secret",
+        "none",
+        "Secret with variables such as `AWS_ACCESS_KEY_ID`, for `staging` (tasks) and `record` (the AM) in S3.",
     ),
     _table("volumes", 'Volumes of tasks by mount path: `{ "/data" = "pvc:NAME" }`; see docs.'),
     _size("shm", "half of the memory", "Size of `/dev/shm` of tasks.", MIB),
@@ -123,8 +126,8 @@ class KubernetesSettings:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     topology: str = ""
     staging: str = ""
-    staging_secret: str = ""
     record: str = ""
+    s3_secret: str = ""
     volumes: Mapping[str, str] = field(default_factory=dict)
     shm: int = 0
     template: Mapping[str, Any] = field(default_factory=dict)
@@ -143,7 +146,7 @@ class KubernetesSettings:
 
     @property
     def record_address(self) -> str:
-        """Return the folder in HDFS with the history; empty if it is in the namespace. The setting was checked."""
+        """Return the folder with the history; empty if it is in the namespace. The setting was checked."""
         return parse_record(self.record)
 
     def find_file_system_key(self) -> str:
@@ -151,15 +154,14 @@ class KubernetesSettings:
         place = self.staging_place
         name = "file_systems"
         if not self.file_systems:
-            name = "staging" if place and place.file_systems else "record" if self.record_address else name
+            is_of_record = bool(list_record_file_systems(self.record_address))
+            name = "staging" if place and place.file_systems else "record" if is_of_record else name
         return f"scheduler.kubernetes.{name}"
 
     def list_file_systems(self, staged: StagedJob) -> tuple[str, ...]:
         """Return the file systems that a job uses: those of its settings, and of files that its pods fetch."""
         place = self.staging_place
-        own = [*(place.file_systems if place else ())]
-        if self.record_address:
-            own.append(split_address(self.record_address)[0])
+        own = [*(place.file_systems if place else ()), *list_record_file_systems(self.record_address)]
         return tuple(dict.fromkeys([*self.file_systems, *own, *staged.file_systems]))
 
 

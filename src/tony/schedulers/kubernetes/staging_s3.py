@@ -2,20 +2,18 @@
 
     <prefix>/<sha256>      an object
 
-Client and pods have credentials in the variables that tools of AWS use; pods from the Secret `staging_secret`.
+Client and pods have credentials in the variables that tools of AWS use; pods from the Secret `s3_secret`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tony.schedulers.kubernetes.staging_place import ObjectMissingError, StagingPlace
+from tony.storage.s3.s3_address import S3_CHARACTERS, split_s3_address
 
-#: "Bucket naming rules" of the Amazon S3 User Guide; of the prefix what needs no quotes.
-_FORM = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?P<prefix>(?:/[A-Za-z0-9!_.*'()-]+)*)/?")
 _PREFIX = "tony-staging"
 
 
@@ -33,11 +31,11 @@ class StagingS3(StagingPlace):
         Raises:
             ValueError: it is not valid.
         """
-        match = _FORM.fullmatch(text)
-        prefix = match["prefix"].strip("/") if match else ""
-        if match is None or {".", ".."} & {*prefix.split("/")}:
-            raise ValueError('expected "s3://BUCKET" or "s3://BUCKET/PREFIX", of letters, digits and !_.*\'()-.')
-        return cls(match["bucket"], prefix or _PREFIX)
+        try:
+            bucket, prefix = split_s3_address(text)
+        except ValueError:
+            raise ValueError(f'expected "s3://BUCKET" or "s3://BUCKET/PREFIX", of {S3_CHARACTERS}.') from None
+        return cls(bucket, prefix or _PREFIX)
 
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}"
@@ -46,7 +44,7 @@ class StagingS3(StagingPlace):
         from tony.storage.s3.bucket import S3Bucket, S3RefusedError  # late: most jobs use no S3
 
         try:
-            yield from S3Bucket(self.bucket, os.environ, lambda: None).read_object(self.build_key(digest), size)
+            yield from S3Bucket(self.bucket, os.environ).read_object(self.build_key(digest), size)
         except S3RefusedError as error:
             if error.status == 404:
                 raise ObjectMissingError(str(error)) from None

@@ -173,8 +173,7 @@ class KubernetesSubmitter(Submitter):
                 self._has_unrenewed_tokens = access.is_fetched and not settings.token_renewer
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
-            if access:
-                make_record(access, settings.record_address, name, undo)
+            make_record(access, settings.record_address, name, undo)
             with files.provide(client, job.record, settings, created, access, stop) as images:
                 content = json.loads(job.folder.credentials.read_text())
                 credentials = from_plain(JobCredentials, content, ignore_unknown=True)
@@ -346,8 +345,8 @@ def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSetting
     places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
     place = settings.staging_place
     places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{place.claim}"}} if place and place.claim else {}
-    secret = settings.staging_secret
-    places |= {"scheduler.kubernetes.staging_secret": {"/staging": f"secret:{secret}"}} if secret else {}
+    secret = settings.s3_secret
+    places |= {"scheduler.kubernetes.s3_secret": {"/s3": f"secret:{secret}"}} if secret else {}
     if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
         return absent
     record = _build_trial_record(spec)
