@@ -18,6 +18,8 @@ from tony.schedulers.job_store.piece_log import EventLogPiece, SupersededLogErro
 from tony.schedulers.job_store.s3_job_store import S3JobStore
 from tony.storage.s3 import bucket as bucket_module
 from tony.storage.s3.bucket import S3Bucket, S3RefusedError, S3UnavailableError
+from tony.storage.stores.log_pieces import join_log_pieces
+from tony.storage.stores.store_interface import Item
 
 FOLDER = "/bucket/ann/jobs/j"
 
@@ -156,6 +158,16 @@ def test_a_log_is_read_piece_by_piece(store: S3JobStore, s3: FakeS3) -> None:
     del s3.objects[f"{FOLDER}/events.1.jsonl.000002"]
     with pytest.raises(StorageError, match=r"s3://bucket/ann/jobs/j/events\.1\.jsonl: pieces are missing"):
         store.read("events.1.jsonl", 0, 100)
+
+
+def test_the_portal_knows_the_pieces(store: S3JobStore, s3: FakeS3) -> None:
+    """Where the Job is gone, it reads the folder as any other in S3."""
+    claim(store)
+    write(store, 1, b"one\n").close(60.0)
+    items = [
+        Item(name=path.rpartition("/")[2], folder=False, size=len(found.content)) for path, found in s3.objects.items()
+    ]
+    assert join_log_pieces(items) == [Item(name="events.1.jsonl", folder=False, size=4)]
 
 
 def test_a_server_that_ignores_conditions_is_refused(store: S3JobStore, s3: FakeS3) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tony.errors import StorageError, UserError, join_lines
-from tony.storage.stores.store_interface import PIECE, FileStore, Item, join_below
+from tony.storage.stores.log_pieces import group_log_pieces, is_event_log, join_log_pieces
+from tony.storage.stores.store_interface import PIECE, FileStore, Item, join_below, join_path
 
 #: Keys under which drivers report the modification time.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
@@ -50,6 +51,9 @@ class FsspecStore(FileStore):
         self._root = str(root).rstrip("/")
 
     def list(self, path: str = "") -> Sequence[Item]:
+        return join_log_pieces(self._list_objects(path))
+
+    def _list_objects(self, path: str) -> Sequence[Item]:
         place = self._build_full_path(path)
         found: Sequence[Mapping[str, Any]] = ()
         with self._explain_errors("read", path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -60,6 +64,9 @@ class FsspecStore(FileStore):
         found: Mapping[str, Any] | None = None
         with self._explain_errors("read", path), contextlib.suppress(FileNotFoundError):
             found = self._files.info(self._build_full_path(path))
+        folder, _, name = path.rpartition("/")
+        if found is None and is_event_log(name):
+            return next((item for item in self.list(folder) if item.name == name), None)
         return None if found is None else _item(found)
 
     def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
@@ -73,6 +80,13 @@ class FsspecStore(FileStore):
                 file.seek(offset)
             while piece := file.read(PIECE):
                 yield piece
+            return
+        folder, _, name = path.rpartition("/")
+        pieces = group_log_pieces(self._list_objects(folder)).get(name, ()) if is_event_log(name) else ()
+        for each in pieces:
+            if offset < each.size:
+                yield from self.read_pieces(join_path(folder, each.name), offset)
+            offset = max(0, offset - each.size)
 
     def write(self, path: str, content: bytes | Path) -> None:
         place = self._build_full_path(path)
