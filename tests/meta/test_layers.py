@@ -21,6 +21,7 @@ BELOW: dict[str, set[str]] = {
     **{name: set() for name in ("errors", "units", "clock", "retry", "address", "control_characters")},
     "isolated_interpreter": set(),
     "name_suggestions": {"units"},
+    "http_requests": {"errors", "retry"},
 }
 #: Package -> the packages that it imports: exactly these. Before an arrow is added, see whether the fact belongs lower.
 ARROWS: dict[str, set[str]] = {

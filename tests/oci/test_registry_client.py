@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.fake_registry import FakeRegistry
-from tony.oci import registry_client
+from tony import http_requests
 from tony.oci.docker_credentials import RegistryLogin
 from tony.oci.file_image import build_file_image
 from tony.oci.image_names import Repository
@@ -22,7 +22,7 @@ ANN = RegistryLogin(user="ann", password="secret", origin="config.json")
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
-    monkeypatch.setattr(registry_client, "_PAUSES", Backoff(first=0, most=0))
+    monkeypatch.setattr(http_requests, "_PAUSES", Backoff(first=0, most=0))
     with FakeRegistry() as found:
         yield found
 

@@ -7,13 +7,8 @@ and oauth.
 from __future__ import annotations
 
 import http.client
-import itertools
 import json
 import re
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
@@ -22,17 +17,15 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from tony.address import is_loopback
 from tony.control_characters import escape
-from tony.errors import StorageError
+from tony.errors import ConnectionFailedError, StorageError
+from tony.http_requests import PASSING_STATUS, HttpClient, read_answer
 from tony.oci.docker_credentials import RegistryLogin
 from tony.oci.file_image import INDEX_TYPE, MANIFEST_TYPE, ImageDocument
 from tony.oci.image_names import Repository
-from tony.retry import Backoff
 
 #: Seconds without a byte from the registry, which may store a layer elsewhere before it answers.
 _TIMEOUT_SECONDS = 120.0
 _MAX_TRIES = 4
-_PAUSES = Backoff(first=0.5, most=10.0, jitter=0.5)
-_PASSING_STATUS = frozenset({408, 429, 500, 502, 503, 504})
 _MAX_ANSWER_BYTES = 1 << 20
 #: Characters of a text of the registry in a message.
 _MAX_WORDS = 300
@@ -83,11 +76,10 @@ class RegistryClient:
     """
 
     def __init__(self, repository: Repository, login: RegistryLogin, on_wait: Callable[[], None]) -> None:
-        self._repository, self._login, self._on_wait = repository, login, on_wait
+        self._repository, self._login = repository, login
         scheme = "http" if is_loopback(urlsplit(f"//{repository.host}").hostname or "") else "https"
         self._base = f"{scheme}://{repository.host}/v2/{repository.path}"
-        proxies = urllib.request.ProxyHandler({} if scheme == "http" else None)
-        self._opener = urllib.request.build_opener(_RefuseRedirects, proxies)
+        self._client = HttpClient(_TIMEOUT_SECONDS, _MAX_TRIES, on_wait, uses_proxies=scheme == "https")
         self._authorization = ""
 
     def find_image(self, tag: str) -> str:
@@ -156,13 +148,7 @@ class RegistryClient:
         self._check(self._request("PUT", target, read, headers), "store a blob")
 
     def _retry(self, action: Callable[[], T]) -> T:
-        for pause in itertools.islice(_PAUSES, _MAX_TRIES - 1):
-            try:
-                return action()
-            except RegistryUnavailableError:
-                self._on_wait()
-                time.sleep(pause)
-        return action()
+        return self._client.retry(action, RegistryUnavailableError)
 
     def _check(self, answer: RegistryAnswer, what: str) -> None:
         if answer.status // 100 == 2:
@@ -190,26 +176,19 @@ class RegistryClient:
             answer = self._send(method, url, body() if callable(body) else body, sent)
             if answer.status != 401 or not is_own or not is_first or not self._authenticate(answer):
                 break
-        if answer.status in _PASSING_STATUS:
+        if answer.status in PASSING_STATUS:
             raise RegistryUnavailableError(f"the registry {self._repository.registry}: {answer.describe()}")
         return answer
 
     def _send(
         self, method: str, url: str, body: bytes | Iterable[bytes] | None, headers: Mapping[str, str]
     ) -> RegistryAnswer:
-        request = urllib.request.Request(url, body, {"User-Agent": "tony", **headers}, method=method)
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as found:
-                return RegistryAnswer(status=found.status, headers=found.headers, body=found.read(_MAX_ANSWER_BYTES))
-        except urllib.error.HTTPError as error:
-            with error:
-                return RegistryAnswer(status=error.code, headers=error.headers, body=error.read(_MAX_ANSWER_BYTES))
-        except urllib.error.URLError as error:
-            reason = error.reason
-        except (OSError, http.client.HTTPException) as error:
-            reason = error
-        text = str(reason) or type(reason).__name__
-        raise RegistryUnavailableError(f"the registry {urlsplit(url).netloc} cannot be reached: {text}")
+            with self._client.open(method, url, {"User-Agent": "tony", **headers}, body) as found:
+                body = read_answer(found, _MAX_ANSWER_BYTES)
+                return RegistryAnswer(status=found.status, headers=found.headers, body=body)
+        except ConnectionFailedError as error:
+            raise RegistryUnavailableError(f"the registry {error}") from None
 
     # --- credentials ----------------------------------------------------------------------------------------------
 
@@ -236,7 +215,7 @@ class RegistryClient:
             own = {"Authorization": self._login.basic} if self._login.basic else {}
             separator = "&" if urlsplit(realm).query else "?"
             answer = self._send("GET", f"{realm}{separator}{urlencode(fields)}", None, own)
-        if answer.status in _PASSING_STATUS:
+        if answer.status in PASSING_STATUS:
             raise RegistryUnavailableError(f"{urlsplit(realm).netloc} issues no token: {answer.describe()}")
         self._check(answer, "give access")
         try:
@@ -250,10 +229,3 @@ class RegistryClient:
         if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
             text = f"the registry {self._repository.registry} sends its clients to {url[:200] or 'nowhere'}"
             raise RegistryError(f"{text}: only https:// is used, or http:// on this machine")
-
-
-class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
-    """Treats redirects as answers: the headers have credentials, which are meant for one host only."""
-
-    def redirect_request(self, *_: object) -> None:
-        return

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.schedulers.job_store.test_piece_log import SCHEDULES, follow_schedule
 from tests.support.fake_s3 import FakeS3, FakeS3Object
+from tony import http_requests
 from tony.errors import StorageError
 from tony.model.state_directory import build_segment_name
 from tony.schedulers.job_store.job_store import LogAppender, StoredFile
 from tony.schedulers.job_store.piece_log import EventLogPiece, SupersededLogError
 from tony.schedulers.job_store.s3_job_store import S3JobStore
-from tony.storage.s3 import bucket as bucket_module
 from tony.storage.s3.bucket import S3Bucket, S3RefusedError, S3UnavailableError
 from tony.storage.stores.log_pieces import join_log_pieces
 from tony.storage.stores.store_interface import Item
@@ -26,7 +26,7 @@ FOLDER = "/bucket/ann/jobs/j"
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
-    monkeypatch.setattr(bucket_module, "_PAUSES", [0.0] * 10)
+    monkeypatch.setattr(http_requests, "_PAUSES", [0.0] * 10)
     with FakeS3().serve() as found:
         yield found
 

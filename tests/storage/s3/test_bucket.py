@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.support.fake_s3 import FakeS3, FakeS3Object
+from tony import http_requests
 from tony.errors import StorageError
 from tony.storage.s3 import bucket as module
 from tony.storage.s3.bucket import MAX_OBJECT_BYTES, S3Bucket, S3Content, S3RefusedError, S3UnavailableError
@@ -27,7 +28,7 @@ def s3() -> Iterator[FakeS3]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses, which take no time."""
     found: list[float] = []
-    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=found.append))
+    monkeypatch.setattr(http_requests, "time", SimpleNamespace(sleep=found.append))
     return found
 
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import itertools
 import re
-import ssl
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,8 +13,8 @@ from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 from tony.control_characters import escape
-from tony.errors import InfraError, StorageError
-from tony.retry import Backoff
+from tony.errors import ConnectionFailedError, InfraError, StorageError
+from tony.http_requests import PASSING_STATUS, HttpClient, read_answer
 from tony.storage.s3.object_list import MAX_LIST_BYTES, ListedObject, build_list_query, parse_list
 from tony.storage.s3.request_signature import EMPTY_DIGEST, S3Credentials, sign_request
 
@@ -28,9 +23,8 @@ MAX_OBJECT_BYTES = 5 << 30
 #: Seconds without a byte from the server.
 TIMEOUT_SECONDS = 60.0
 MAX_TRIES = 6
-_PAUSES = Backoff(first=0.5, most=16.0, jitter=0.5)
 #: 409: another request for the same object is under way.
-_PASSING_STATUS = frozenset({408, 409, 429, 500, 502, 503, 504})
+_PASSING_STATUS = PASSING_STATUS | {409}
 _MAX_ERROR_BYTES = 64 << 10
 #: Characters of the server's words in a message.
 _MAX_WORDS = 300
@@ -110,15 +104,14 @@ class S3Bucket:
         max_tries: int = MAX_TRIES,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
-        self._name, self._on_wait = name, on_wait
-        self._max_tries, self._timeout = max_tries, timeout
+        self._name = name
         try:
             self._credentials = S3Credentials.from_variables(variables)
         except ValueError as error:
             raise StorageError(f"there are no credentials for s3://{name}: {error}. Set these variables.") from None
         self._base = self._find_url(variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL") or "")
         self.host = urlsplit(self._base).netloc
-        self._opener = urllib.request.build_opener(_RefuseRedirects, _HttpHandler, _HttpsHandler)
+        self._client = HttpClient(timeout, max_tries, on_wait)
 
     def find_object(self, key: str) -> S3ObjectStatus | None:
         """Return what is known of an object; None if there is none.
@@ -190,7 +183,7 @@ class S3Bucket:
         Raises:
             StorageError, S3UnavailableError: the server refuses, or cannot be reached.
         """
-        done, pauses = 0, itertools.islice(_PAUSES, self._max_tries - 1)
+        done, pauses = 0, self._client.list_pauses()
         while done < size:
             ranges = {"Range": f"bytes={done}-"} if done else {}
             with self._retry(lambda ranges=ranges: self._request("GET", key, ranges)) as answer:  # type: ignore[misc]
@@ -207,7 +200,7 @@ class S3Bucket:
                 return
             if (pause := next(pauses, None)) is None:
                 raise self._build_lost_error(key, broken)
-            self._wait(pause)
+            self._client.wait(pause)
 
     def fetch_part(self, key: str, offset: int, most: int) -> S3Content | None:
         """Return at most `most` bytes of an object; None if there is none.
@@ -280,14 +273,10 @@ class S3Bucket:
                 raise
 
     def _read_answer(self, key: str, answer: http.client.HTTPResponse, most: int) -> bytes:
-        """Return the content of an answer, at most `most` bytes."""
         try:
-            data = answer.read(most)
-        except (OSError, http.client.HTTPException) as error:
+            return read_answer(answer, most)
+        except ConnectionFailedError as error:
             raise self._build_lost_error(key, error) from None
-        if answer.length and len(data) < most:
-            raise self._build_lost_error(key, "the connection ended early")
-        return data
 
     def _find_url(self, endpoint: str) -> str:
         """Return the URL of the bucket."""
@@ -301,16 +290,7 @@ class S3Bucket:
         return f"{endpoint.rstrip('/')}/{self._name}"
 
     def _retry(self, action: Callable[[], T]) -> T:
-        for pause in itertools.islice(_PAUSES, self._max_tries - 1):
-            try:
-                return action()
-            except S3UnavailableError:
-                self._wait(pause)
-        return action()
-
-    def _wait(self, pause: float) -> None:
-        self._on_wait()
-        time.sleep(pause)
+        return self._client.retry(action, S3UnavailableError)
 
     def _request(
         self,
@@ -330,30 +310,28 @@ class S3Bucket:
         signed = sign_request(
             self._credentials, method, url, headers=headers or {}, payload_digest=digest, now=datetime.now(UTC)
         )
-        request = urllib.request.Request(url, read() if read else None, signed, method=method)
         try:
-            answer: http.client.HTTPResponse = self._opener.open(request, timeout=self._timeout)
+            answer = self._client.open(method, url, signed, read() if read else None)
+        except ConnectionFailedError as error:
+            raise S3UnavailableError(f"{self._describe(key)}: {error}") from None
+        if answer.status // 100 == 2:
             return answer
-        except urllib.error.HTTPError as error:
-            with error:
-                raise self._build_error(key, error) from None
-        except urllib.error.URLError as error:
-            raise self._build_lost_error(key, error.reason) from None
-        except (OSError, http.client.HTTPException) as error:
-            raise self._build_lost_error(key, error) from None
+        with answer:
+            raise self._build_error(key, answer)
 
-    def _build_error(self, key: str, error: urllib.error.HTTPError) -> InfraError:
+    def _build_error(self, key: str, answer: http.client.HTTPResponse) -> InfraError:
         try:
-            body = error.read(_MAX_ERROR_BYTES)
-        except (OSError, http.client.HTTPException):
+            body = read_answer(answer, _MAX_ERROR_BYTES)
+        except ConnectionFailedError:
             body = b""
-        text = f"{self._describe(key)}: {_find_words(body) or error.reason} (HTTP {error.code})"
-        if (region := error.headers.get("x-amz-bucket-region", self._credentials.region)) != self._credentials.region:
+        text = f"{self._describe(key)}: {_find_words(body) or answer.reason} (HTTP {answer.status})"
+        region = answer.headers.get("x-amz-bucket-region", self._credentials.region)
+        if region != self._credentials.region:
             text += f". The bucket is in {region}: set AWS_REGION."
-        if error.code in _PASSING_STATUS:
+        if answer.status in _PASSING_STATUS:
             return S3UnavailableError(text)
         code = re.search(rb"<Code>([A-Za-z]+)</Code>", body)
-        return S3RefusedError(text, error.code, code[1].decode() if code else "")
+        return S3RefusedError(text, answer.status, code[1].decode() if code else "")
 
     def _build_lost_error(self, key: str, reason: BaseException | str) -> S3UnavailableError:
         text = str(reason) or type(reason).__name__
@@ -367,40 +345,3 @@ def _find_words(body: bytes) -> str:
     """Return code and message of an error document; empty if there is none, as after HEAD."""
     found = [re.search(rf"<{name}>([^<]*)</{name}>", body.decode(errors="replace")) for name in ("Code", "Message")]
     return escape(": ".join(match[1] for match in found if match))[:_MAX_WORDS]
-
-
-class _RefuseRedirects(urllib.request.HTTPRedirectHandler):
-    """Treats redirects as errors: a request is signed for one host."""
-
-    def redirect_request(self, *_: object) -> None:
-        return
-
-
-class _EarlyAnswers(http.client.HTTPConnection):
-    """Reads the answer of a server that closes the connection before it has all of the body: it has a reason."""
-
-    def endheaders(self, message_body: object = None, *, encode_chunked: bool = False) -> None:
-        super().endheaders()  # a connection that breaks here has no answer
-        try:
-            for chunk in message_body if isinstance(message_body, Iterable) else ():
-                self.send(chunk)
-        except (BrokenPipeError, ConnectionResetError):
-            pass
-
-
-class _EarlyAnswersTls(_EarlyAnswers, http.client.HTTPSConnection):
-    pass
-
-
-class _HttpHandler(urllib.request.HTTPHandler):
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_EarlyAnswers, req)
-
-
-class _HttpsHandler(urllib.request.HTTPSHandler):
-    def __init__(self) -> None:
-        super().__init__()
-        self._certificates = ssl.create_default_context()  # once: it reads all of them
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_EarlyAnswersTls, req, context=self._certificates)
