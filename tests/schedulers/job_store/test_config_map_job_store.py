@@ -184,7 +184,8 @@ def test_a_superseded_writer_needs_no_answer_to_know_it(
         monkeypatch.setattr(store, "is_taken_over", fail)
         ConfigMapJobStore(client, "job-1", "owner").take_over_log(EVENTS)
         with segment.open("ab") as file:
-            journal.note_written(segment.stat().st_size + file.write(b"one\n"), urgent=True)
+            file.write(b"one\n")
+        journal.note_written(segment.stat().st_size, urgent=True)
         with pytest.raises(AttemptSupersededError):
             await asyncio.wait_for(journal.lost, 60)
         with pytest.raises(StorageError, match="were not written"):
