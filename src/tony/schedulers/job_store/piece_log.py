@@ -80,11 +80,12 @@ def close_log(store: PieceStore, writer: str) -> None:
         number += 1
 
 
-def read_log(store: PieceStore, place: str, offset: int, most: int) -> bytes | None:
+def read_log(store: PieceStore, place: str, offset: int, most: int, *, readers: int = 1) -> bytes | None:
     """Return at most `most` bytes of a log; None if there is none.
 
     Args:
         place: where it is, for messages.
+        readers: pieces that are read at the same time.
 
     Raises:
         StorageError: pieces of it are missing.
@@ -94,17 +95,22 @@ def read_log(store: PieceStore, place: str, offset: int, most: int) -> bytes | N
         return None
     if sizes.keys() != set(range(len(sizes))):
         raise StorageError(f"{place}: pieces are missing")
-    data = b""
-    at = 0
+    numbers: list[int] = []
+    at = first = 0
     for number in sorted(sizes):
-        size = sizes[number]
-        if size and at + size > offset and at < offset + most:
-            piece = store.read(number)
-            if piece is None or len(piece.data) != size:
+        if sizes[number] and at + sizes[number] > offset and at < offset + most:
+            first = first if numbers else at
+            numbers.append(number)
+        at += sizes[number]
+    from concurrent.futures import ThreadPoolExecutor  # late: an AM that writes needs none
+
+    with ThreadPoolExecutor(readers) as pool:
+        data = b""
+        for number, piece in zip(numbers, pool.map(store.read, numbers), strict=True):
+            if piece is None or len(piece.data) != sizes[number]:
                 raise StorageError(f"{place}: piece {number} is missing, or was changed")
-            data += piece.data[max(0, offset - at) :]
-        at += size
-    return data[:most]
+            data += piece.data
+    return data[max(0, offset - first) :][:most]
 
 
 class PieceLog:

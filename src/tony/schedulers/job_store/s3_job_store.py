@@ -25,6 +25,8 @@ _WRITER = "writer"
 #: Bytes of a piece that another writer may have made.
 _MAX_PIECE_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
+#: Pieces that are read at the same time: a server answers after tens of milliseconds, and a log may have thousands.
+_READERS = 16
 #: An object that a submission creates twice.
 _PROBE = ".if-none-match"
 
@@ -96,7 +98,8 @@ class S3JobStore(JobStore):
 
     def read(self, name: str, offset: int, most: int) -> bytes | None:
         if local_name := find_local_name(name):
-            return read_log(self._open_pieces(local_name), f"{self.path}/{local_name}", offset, most)
+            place = f"{self.path}/{local_name}"
+            return read_log(self._open_pieces(local_name), place, offset, most, readers=_READERS)
         part = self._bucket.fetch_part(self._build_key(name), offset, most)
         return None if part is None else part.data
 
