@@ -107,8 +107,8 @@ def test_a_program_may_print_the_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("command: ./missing, installHint: apt install it", "missing .* is not installed: apt install it"),
-        ("command: sh, args: ['-c', 'echo no ticket >&2; exit 3']", "sh .* failed with exit code 3: 'no ticket'"),
+        ("command: ./missing, installHint: apt install it", "missing, .* is not installed: apt install it"),
+        ("command: sh, args: ['-c', 'echo no ticket >&2; exit 3']", "sh, .* failed with exit code 3: 'no ticket'"),
         ("command: echo, args: ['{}']", "the answer of the program echo cannot be used"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_program_that_fails_is_named(tmp_path: Path, command: str, message: st
         ("{", "config: is not YAML"),
         ("[]", "config: is not a kubeconfig file"),
         ("", "there is no current context"),
-        ("current-context: x", r"context = x \(.*config\): there is none of that name; known: none"),
+        ("current-context: x", r"context = x \(.*config\): there is no such context; known: none"),
         (MINIMAL.replace("https://10.0.0.1:6443/", "10.0.0.1"), "server .*config.: must be the URL of an API server"),
         (MINIMAL.replace("USER", "auth-provider: {name: gcp}"), "auth-provider .*use an exec plug-in"),
         (MINIMAL.replace("USER", "client-key-data: '?'"), "client-key-data .*is not base64"),
@@ -138,7 +138,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, messag
 
 
 def test_a_kubeconfig_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(KubeconfigError, match=r"nowhere: no kubeconfig file: set KUBECONFIG"):
+    with pytest.raises(KubeconfigError, match=r"nowhere: there is no such kubeconfig file: set KUBECONFIG"):
         load_cluster_access([tmp_path / "nowhere"])
 
 

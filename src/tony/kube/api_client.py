@@ -133,7 +133,7 @@ class ApiClient:
             dry_run: only check whether it could be created; an unknown field is an error.
         """
         name = body.get("metadata", {}).get("name", "")
-        what = f"{'check' if dry_run else 'create'} {resource.plural}/{name}"
+        what = f"{'check' if dry_run else 'create'} {resource.plural}{f'/{name}' if name else ''}"
         query = {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else {}
         return self._request("POST", resource.build_path(self.namespace), what, query=query, body=body)
 

@@ -169,15 +169,18 @@ class ExecCredentials(CredentialSource):
             )
         except FileNotFoundError:
             hint = f": {command.hint}" if command.hint else ""
-            raise CredentialsError(f"the program {name} of the kubeconfig file is not installed{hint}") from None
+            raise CredentialsError(
+                f"the program {name}, by which the kubeconfig file logs in, is not installed{hint}"
+            ) from None
         except (OSError, subprocess.SubprocessError) as error:
-            raise CredentialsError(f"the program {name} of the kubeconfig file failed: {error}") from None
+            raise CredentialsError(
+                f"the program {name}, by which the kubeconfig file logs in, failed: {error}"
+            ) from None
         if done.returncode:
             last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             text = f"{last[:300]!a}" if last else "no message"
-            raise CredentialsError(
-                f"the program {name} of the kubeconfig file failed with exit code {done.returncode}: {text}"
-            )
+            failed = f"failed with exit code {done.returncode}: {text}. Run it, or kubectl, to see why."
+            raise CredentialsError(f"the program {name}, by which the kubeconfig file logs in, {failed}")
         return done.stdout
 
     def _parse(self, output: bytes) -> tuple[LoginCredentials, float | None]:

@@ -94,7 +94,7 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
     name = context or current
     shown = ", ".join(map(str, files))
     if not any(file.exists() for file in files):
-        text = "no kubeconfig file: set KUBECONFIG, or the setting `kubeconfig`, to the one of your cluster"
+        text = "there is no such kubeconfig file: set KUBECONFIG, or the setting `kubeconfig`, to that of your cluster"
         raise KubeconfigError([Problem(key="", source=shown, message=text)])
     if not name:
         text = "there is no current context: set `context`, or run kubectl config use-context NAME"
@@ -180,7 +180,7 @@ def _find(sections: Mapping[str, Mapping[str, _Entry]], section: str, name: str,
     found = sections[section].get(name)
     if found is None:
         known = ", ".join(sorted(sections[section])[:10]) or "none"
-        text = f"there is none of that name; known: {known}"
+        text = f"there is no such {_SECTIONS[section]}; known: {known}"
         raise KubeconfigError([Problem(key=_SECTIONS[section], value=name, source=files, message=text)])
     return found
 

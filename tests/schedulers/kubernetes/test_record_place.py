@@ -13,7 +13,7 @@ import pytest
 
 from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_hadoop_settings, build_job, submit
 from tests.support.hadoop.fake_webhdfs import FakeWebHdfs, Trouble
-from tony.errors import ConfigError, InfraError, SchedulerError, TonyError
+from tony.errors import InfraError, SchedulerError, TonyError
 from tony.hadoop.tokens import TokenCredentials
 from tony.model.codec import to_plain
 from tony.model.log_file_tail import LogFileTail
@@ -82,15 +82,11 @@ def test_the_setting(job: PreparedJob) -> None:
         assert keys == ([] if is_valid else ["scheduler.kubernetes.record"])
 
 
-def test_a_history_that_no_command_could_read_is_refused_before_anything_is_created(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_history_that_no_command_could_read_is_a_problem(cluster: Cluster, tmp_path: Path) -> None:
     cluster.settings["record"] = "hdfs://other:8020/user/ann"
-    with pytest.raises(ConfigError) as caught:
-        submit(build_job(cluster, tmp_path))
-    (problem,) = caught.value.problems
+    job = build_job(cluster, tmp_path)
+    (problem,) = KubernetesSubmitter(job.home).check(job.record.spec)
     assert (problem.key, problem.value) == ("scheduler.kubernetes.record", "hdfs://other:8020/user/ann")
-    assert not cluster.api.list_names("jobs")
 
 
 def test_a_job_directory_with_an_unknown_place_is_an_error(job: PreparedJob, cluster: Cluster) -> None:

@@ -28,6 +28,17 @@ def test_escaping_links_are_refused_by_name(tmp_path: Path) -> None:
     assert any("d/etc -> /etc/passwd" in text for text in refused)
 
 
+def test_a_virtual_environment_is_refused_as_a_whole(tmp_path: Path) -> None:
+    """Its Python is elsewhere on the machine: several links lead there."""
+    environment = tmp_path / "env"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (environment / "bin" / "python3").symlink_to("/usr/bin/python3")
+    (environment / "bin" / "python").symlink_to("python3")
+    (refused,) = scan(tmp_path, git=True).refused
+    assert "env is a virtual environment" in refused
+
+
 def test_ignored_link_is_not_refused(tmp_path: Path) -> None:
     """What is left out cannot be in the way."""
     write_tree(tmp_path, {"out": "/etc/passwd", ".tonyignore": (b"out\n", 0o644)})

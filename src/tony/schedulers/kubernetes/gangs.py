@@ -71,7 +71,7 @@ def find_gang_problems(spec: JobSpec, settings: KubernetesSettings) -> Iterator[
     if settings.gang not in ("", "native", "none"):
         yield Problem(key=key, value=settings.gang, message='expected "native" or "none".')
     elif settings.gang == "native" and settings.queue:
-        yield Problem(key=key, value="native", message="Kueue starts gangs itself: leave it out, or `queue`.")
+        yield Problem(key=key, value="native", message="Kueue starts gangs itself: remove this, or `queue`.")
     count = len(count_gang_sizes(spec))
     if find_gang_kind(settings) is GangKind.KUEUE and count > _MAX_KUEUE_ROLES:
         text = f'a gang of Kueue has at most {_MAX_KUEUE_ROLES} roles, this one has {count}. Set gang = "none".'

@@ -100,8 +100,8 @@ def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[P
     """Return what is wrong with these settings, as far as tony knows; the API server checks the rest."""
     place = "scheduler.kubernetes"
     problems = [*_find_place_problems(place, settings.tolerations, settings.node_selector, settings.volumes)]
-    problems += _find_problem(f"{place}.staging", lambda: parse_staging(settings.staging))
-    problems += _find_problem(f"{place}.record", lambda: parse_record(settings.record))
+    problems += _find_problem(f"{place}.staging", lambda: parse_staging(settings.staging), settings.staging)
+    problems += _find_problem(f"{place}.record", lambda: parse_record(settings.record), settings.record)
     if settings.s3_secret and not _SECRET_NAME.fullmatch(settings.s3_secret):
         problems.append(Problem(key=f"{place}.s3_secret", message="expected the name of a Secret."))
     elif settings.s3_secret and not any(map(is_in_s3, (settings.staging, settings.record))):
@@ -127,11 +127,11 @@ def _find_place_problems(
             yield Problem(key=f"{place}.node_selector", message=message)
 
 
-def _find_problem(key: str, parse: Callable[[], object]) -> Iterator[Problem]:
+def _find_problem(key: str, parse: Callable[[], object], value: str | None = None) -> Iterator[Problem]:
     try:
         parse()
     except ValueError as error:
-        yield Problem(key=key, message=str(error))
+        yield Problem(key=key, value=value, message=str(error))
 
 
 def _find_template_problems(key: str, template: Mapping[str, Any], *, is_for_am: bool) -> Iterator[Problem]:

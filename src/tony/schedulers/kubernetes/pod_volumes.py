@@ -74,7 +74,7 @@ def _parse_source(path: str, text: object) -> VolumeSource:
         raise ValueError(f'nothing can be mounted at "{path}": name an absolute path outside of /tony.')
     match = _FORMS.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"{path}: {_EXPECTED}.")
+        raise ValueError(f'"{path}" = "{text}": {_EXPECTED}. Volumes of other kinds: `template`.')
     try:
         size = parse_size(match["size"]) if match["size"] else 0
     except ValueError as error:

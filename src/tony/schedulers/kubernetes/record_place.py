@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tony.errors import ConfigError, InfraError, Problem, SchedulerError, StorageError
+from tony.errors import InfraError, Problem, SchedulerError, StorageError
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
 from tony.kube.api_client import ApiClient, Object
@@ -163,17 +163,14 @@ class HistoryReader:
                     raise SchedulerError(f"the history of {job} is in {address}: {error}") from error
             return _build_history(self._clients[system], address, job)
 
-    def check(self, address: str) -> None:
-        """Check that commands of this machine could read histories in a place.
+    def find_problems(self, address: str) -> Sequence[Problem]:
+        """Return why commands of this machine could not read histories in a place; nothing if they could.
 
         Args:
             address: see `parse_record`.
-
-        Raises:
-            ConfigError: they could not.
         """
         if not address:
-            return
+            return ()
         try:
             if is_in_s3(address):
                 open_history_bucket(address)
@@ -182,7 +179,8 @@ class HistoryReader:
         except (ValueError, ConfigurationError, StorageError) as error:
             given = "variables of this environment" if is_in_s3(address) else "configuration in HADOOP_CONF_DIR"
             text = f"commands could not read the history there, with the {given}: {error}"
-            raise ConfigError([Problem(key="scheduler.kubernetes.record", value=address, message=text)]) from error
+            return [Problem(key="scheduler.kubernetes.record", value=address, message=text)]
+        return ()
 
 
 def _find_clients(home: Home, address: str) -> HdfsClients:

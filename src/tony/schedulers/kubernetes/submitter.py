@@ -107,7 +107,11 @@ class KubernetesSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
-        problems = problems or [*find_pod_problems(spec, settings), *find_gang_problems(spec, settings)]
+        problems = problems or [
+            *find_pod_problems(spec, settings),
+            *find_gang_problems(spec, settings),
+            *self._histories.find_problems(settings.record_address),
+        ]
         if problems:
             return problems
         missing = [name for name, role in spec.effective_roles.items() if not (role.image or settings.image)]
@@ -162,7 +166,6 @@ class KubernetesSubmitter(Submitter):
             raise ConfigError([Problem(key="framework", value=job.record.spec.framework, message=text)])
         cache = Cache(job.home.cache)
         stored = store_modules(cache)
-        self._histories.check(settings.record_address)
         files = find_files(job.record, cache, stored, settings)
         runtime = (stored.digest, files.pieces[stored.digest])
         client = create_client(settings)

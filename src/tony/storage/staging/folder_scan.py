@@ -108,7 +108,7 @@ def scan(root: Path, *, git: bool, without: Collection[str] = ()) -> Scan:
     return Scan(
         root=top,
         found=tuple(found),
-        refused=(*walk.refused, *_escapes(found)),
+        refused=(*walk.refused, *_refuse_links(found)),
         skipped=(*walk.skipped, *walk.unknown.values()),
         left_out=walk.left_out.summary(),
     )
@@ -253,13 +253,22 @@ def _make_relative(link: ScannedEntry, tops: Collection[str]) -> ScannedEntry:
     return link
 
 
-def _escapes(found: list[ScannedEntry]) -> list[str]:
-    texts = {f.path: f.target for f in found if f.kind is ManifestEntryKind.LINK}
-    return [
-        f"the link {path} -> {target} leads out of the folder. List its target under `files`, or leave it out with "
-        f"{OWN_FILE}."
-        for path, target in texts.items()
-        if resolve_link(path, target, texts) is None
+def _refuse_links(found: list[ScannedEntry]) -> list[str]:
+    """Say which links lead out of the folder; of a virtual environment only that it is one."""
+    links = {f.path: f.target for f in found if f.kind is ManifestEntryKind.LINK}
+    outside = [path for path in links if resolve_link(path, links[path], links) is None]
+    marked = {f.path.removesuffix("/pyvenv.cfg") for f in found if f.path.endswith("/pyvenv.cfg")}
+    environments = {path: root for path in outside if (root := path.rpartition("/bin/")[0]) in marked}
+    refused = [
+        f"{root} is a virtual environment, whose Python is outside of the folder. Leave it out with {OWN_FILE} "
+        f"({root}/), and name it, or its archive, by `python`."
+        for root in dict.fromkeys(environments.values())
+    ]
+    return refused + [
+        f"the link {path} -> {links[path]} leads out of the folder. List its target under `files`, or leave it out "
+        f"with {OWN_FILE}."
+        for path in outside
+        if path not in environments
     ]
 
 
