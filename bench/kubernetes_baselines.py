@@ -1,8 +1,9 @@
-"""What users of Kubernetes run jobs with instead of tony, built from Go modules into the user's cache:
+"""What users of Kubernetes run jobs with instead of tony, and Kueue, built from Go modules into the user's cache:
 
-    .venv/bin/python -m bench.kubernetes_baselines [kubectl] [jobset] [trainer]
+    .venv/bin/python -m bench.kubernetes_baselines [kubectl] [jobset] [trainer] [kueue]
 
-Rows of the bench leave out what is not built. Each takes minutes the first time, most of them for client libraries.
+Rows of the bench and tests leave out what is not built. Each takes minutes the first time, most of them for client
+libraries.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from pathlib import Path
 from tony.mini.kubernetes.software import SOURCE, build_version_flags
 from tony.mini.software import cache_folder
 
-JOBSET_VERSION, TRAINER_VERSION = "v0.10.1", "v2.1.0"
+JOBSET_VERSION, TRAINER_VERSION, _KUEUE_VERSION = "v0.10.1", "v2.1.0", "v0.14.0"
 #: Controller -> its module, and the package of the program there.
 _MODULES = {
     "jobset": (f"sigs.k8s.io/jobset@{JOBSET_VERSION}", "."),
     "trainer": (f"github.com/kubeflow/trainer/v2@{TRAINER_VERSION}", "./cmd/trainer-controller-manager"),
+    "kueue": (f"sigs.k8s.io/kueue@{_KUEUE_VERSION}", "./cmd/kueue"),
 }
 _KUBECTL = """\
 package main

@@ -23,18 +23,18 @@ from bench.failing_jobs import until
 from bench.harness import CannotRunError
 from bench.kubernetes_baselines import find_module, find_program
 from bench.measured_processes import cpu_of
-from bench.small_kubernetes import SmallKubernetes
+from bench.small_kubernetes import RunningKubernetes
 
 #: The runtime of all jobs of Trainer.
 TRAINER_RUNTIME = "bench"
 _JOBSET_PORT, _TRAINER_PORT = 9443, 9444
 #: Where a controller looks for its certificate, below TMPDIR, if its configuration cannot say.
-_CERTIFICATES = "k8s-webhook-server/serving-certs"
+CERTIFICATES = "k8s-webhook-server/serving-certs"
 _PAUSE_SECONDS = 0.1
 Object = dict[str, Any]
 
 
-def run_kubectl(cluster: SmallKubernetes, *words: str, check: bool = True) -> tuple[str, float]:
+def run_kubectl(cluster: RunningKubernetes, *words: str, check: bool = True) -> tuple[str, float]:
     """Return what `kubectl` prints, and its CPU time in seconds.
 
     Raises:
@@ -54,7 +54,7 @@ def run_kubectl(cluster: SmallKubernetes, *words: str, check: bool = True) -> tu
     return printed, cpu_of(usage)
 
 
-def start_jobset(cluster: SmallKubernetes, stack: ExitStack, trial: Object) -> None:
+def start_jobset(cluster: RunningKubernetes, stack: ExitStack, trial: Object) -> None:
     """Start the controller of JobSet; return when it accepts a trial object.
 
     Args:
@@ -67,11 +67,12 @@ def start_jobset(cluster: SmallKubernetes, stack: ExitStack, trial: Object) -> N
     }
     components = find_module("jobset") / "config/components"
     types = [components / "crd/bases/jobset.x-k8s.io_jobsets.yaml"]
-    folder = _start(cluster, stack, "jobset", config, types, components / "webhook/manifests.yaml", _JOBSET_PORT)
-    _wait_for_webhook(cluster, trial, folder)
+    hooks = load_manifests(components / "webhook/manifests.yaml")
+    folder = start_controller(cluster, stack, "jobset", config, types, hooks, _JOBSET_PORT)
+    wait_for_webhook(cluster, trial, folder)
 
 
-def start_trainer(cluster: SmallKubernetes, stack: ExitStack, trial: Object) -> None:
+def start_trainer(cluster: RunningKubernetes, stack: ExitStack, trial: Object) -> None:
     """Start the controller of Trainer, which needs that of JobSet; return when it accepts a trial object.
 
     Args:
@@ -84,9 +85,9 @@ def start_trainer(cluster: SmallKubernetes, stack: ExitStack, trial: Object) -> 
         "webhook": {"port": _TRAINER_PORT, "host": "127.0.0.1"},
     }
     manifests = find_module("trainer") / "manifests/base"
-    hooks = manifests / "webhook/manifests.yaml"
+    hooks = load_manifests(manifests / "webhook/manifests.yaml")
     types = sorted((manifests / "crds").glob("trainer*.yaml"))
-    folder = _start(cluster, stack, "trainer", config, types, hooks, _TRAINER_PORT)
+    folder = start_controller(cluster, stack, "trainer", config, types, hooks, _TRAINER_PORT)
     container = {"name": "node", "image": "none"}  # a job says which
     job = {
         "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
@@ -100,9 +101,9 @@ def start_trainer(cluster: SmallKubernetes, stack: ExitStack, trial: Object) -> 
         "metadata": {"name": TRAINER_RUNTIME, "labels": {"trainer.kubeflow.org/framework": "plainml"}},
         "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": template}},
     }
-    _wait_for_webhook(cluster, runtime, folder)
-    _apply(cluster, folder / "runtime.json", [runtime])
-    _wait_for_webhook(cluster, trial, folder)
+    wait_for_webhook(cluster, runtime, folder)
+    apply_objects(cluster, folder / "runtime.json", [runtime])
+    wait_for_webhook(cluster, trial, folder)
 
 
 def _build_config(group: str) -> Object:
@@ -111,38 +112,46 @@ def _build_config(group: str) -> Object:
     return {"apiVersion": f"config.{group}/v1alpha1", "kind": "Configuration", **settings}
 
 
-def _start(
-    cluster: SmallKubernetes,
+def start_controller(
+    cluster: RunningKubernetes,
     stack: ExitStack,
     name: str,
     config: Mapping[str, Any],
     types: Sequence[Path],
-    hooks: Path,
+    hooks: Sequence[Object],
     port: int,
+    prefix: Sequence[str] = (),
 ) -> Path:
-    """Start a controller; return its folder.
+    """Start a controller, with a certificate in `CERTIFICATES` of its folder; return that folder.
 
     Args:
         types: manifests of its custom resources.
-        hooks: the manifest of its webhooks.
+        hooks: its webhooks.
         port: of these.
+        prefix: what stands before its command.
     """
     folder = cluster.places.path / name
-    authority = _create_certificate(folder / _CERTIFICATES)
+    authority = _create_certificate(folder / CERTIFICATES)
     (folder / "config.json").write_text(json.dumps(config))
-    _apply(cluster, folder / "types.json", [each for path in types for each in _load(path)])
+    apply_objects(cluster, folder / "types.json", [each for path in types for each in load_manifests(path)])
     wait = ("wait", "--for=condition=Established", "customresourcedefinitions", "--all")
     until(lambda: "condition met" in run_kubectl(cluster, *wait, check=False)[0] or None, "custom resources")
-    stack.enter_context(_controller(cluster, name, folder))
-    _apply(cluster, folder / "webhooks.json", [_direct(each, port, authority) for each in _load(hooks)])
+    stack.enter_context(_controller(cluster, name, folder, prefix))
+    apply_objects(cluster, folder / "webhooks.json", [_direct(each, port, authority) for each in hooks])
     return folder
 
 
-def _load(path: Path) -> list[Object]:
+def load_manifests(path: Path) -> list[Object]:
+    """Return the objects in a file of YAML documents."""
     return [each for each in yaml.safe_load_all(path.read_text()) if each]
 
 
-def _apply(cluster: SmallKubernetes, draft: Path, objects: Sequence[Object]) -> None:
+def apply_objects(cluster: RunningKubernetes, draft: Path, objects: Sequence[Object]) -> None:
+    """Create or change objects.
+
+    Args:
+        draft: a file that is written for that.
+    """
     draft.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
     run_kubectl(cluster, "apply", "--server-side", "-f", str(draft))
 
@@ -156,15 +165,16 @@ def _direct(hooks: Object, port: int, authority: str) -> Object:
 
 
 @contextmanager
-def _controller(cluster: SmallKubernetes, name: str, folder: Path) -> Iterator[None]:
+def _controller(cluster: RunningKubernetes, name: str, folder: Path, prefix: Sequence[str]) -> Iterator[None]:
     """A controller that runs as the administrator, in the network of the API server.
 
     Args:
         folder: has its configuration, and what else it keeps by the variable TMPDIR.
+        prefix: what stands before its command.
     """
     program = find_program(name)
     environ = {**cluster.environ, "KUBECONFIG": str(cluster.places.daemons_kubeconfig), "TMPDIR": str(folder)}
-    command = cluster.enter_network([str(program), f"--config={folder}/config.json"])
+    command = cluster.enter_network([*prefix, str(program), f"--config={folder}/config.json"])
     with cluster.places.find_log(name).open("wb") as log:
         process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
@@ -174,7 +184,7 @@ def _controller(cluster: SmallKubernetes, name: str, folder: Path) -> Iterator[N
         process.wait()
 
 
-def _wait_for_webhook(cluster: SmallKubernetes, trial: Object, folder: Path) -> None:
+def wait_for_webhook(cluster: RunningKubernetes, trial: Object, folder: Path) -> None:
     """Wait until an object would be accepted."""
     path = folder / "trial.json"
     path.write_text(json.dumps(trial))

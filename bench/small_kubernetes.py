@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -32,18 +32,34 @@ image = "{PYTHON_IMAGE}"
 """
 
 
-class SmallKubernetes:
-    """A context: a cluster of one node. Enter it inside the workshop, so that it ends first.
+class RunningKubernetes:
+    """A small Kubernetes.
 
     Attributes:
         places: its files.
+        environ: the environment of its users' programs.
+    """
+
+    def __init__(self, places: KubernetesLayout, environ: Mapping[str, str]) -> None:
+        self.places = places
+        self.environ = {**environ, "KUBECONFIG": str(places.kubeconfig)}
+
+    def enter_network(self, command: Sequence[str]) -> list[str]:
+        """Return a command that runs in the network of its pods; the API server is at `daemons.kubeconfig` there."""
+        kubelet = next(pid for pid in process.with_marker(self.places.marker) if process.name(pid) == "kubelet")
+        return ["nsenter", "--target", str(kubelet), "--net", *command]
+
+
+class SmallKubernetes(RunningKubernetes):
+    """A context: a cluster of one node. Enter it inside the workshop, so that it ends first.
+
+    Attributes:
         client: of its API server, as the administrator.
     """
 
     def __init__(self, shop: Workshop) -> None:
-        self._shop = shop
-        self._environ = {**shop.environ, "TONY_HOME": str(shop.path / "cluster")}
-        self.places = KubernetesLayout(Home(shop.path / "cluster").mini_kubernetes)
+        super().__init__(KubernetesLayout(Home(shop.path / "cluster").mini_kubernetes), shop.environ)
+        self._mini_environ = {**shop.environ, "TONY_HOME": str(shop.path / "cluster")}
 
     def __enter__(self) -> SmallKubernetes:
         if missing := find_missing(os.environ):
@@ -58,21 +74,11 @@ class SmallKubernetes:
         self.client.close()
         self._mini("stop")
 
-    @property
-    def environ(self) -> dict[str, str]:
-        """The environment of its users' programs."""
-        return {**self._shop.environ, "KUBECONFIG": str(self.places.kubeconfig)}
-
-    def enter_network(self, command: Sequence[str]) -> list[str]:
-        """Return a command that runs in the network of its pods; the API server is at `daemons.kubeconfig` there."""
-        kubelet = next(pid for pid in process.with_marker(self.places.marker) if process.name(pid) == "kubelet")
-        return ["nsenter", "--target", str(kubelet), "--net", *command]
-
     def _mini(self, *words: str) -> None:
         """Raises `CannotRunError` with what it says."""
         try:
             done = subprocess.run(
-                tony("mini", *words), env=self._environ, capture_output=True, timeout=TIMEOUT_SECONDS, check=False
+                tony("mini", *words), env=self._mini_environ, capture_output=True, timeout=TIMEOUT_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
             raise CannotRunError(f"tony mini {words[0]} did not end in {TIMEOUT_SECONDS:.0f} s") from None

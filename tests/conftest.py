@@ -53,8 +53,8 @@ LONGEST = (
     "tests/fuzz",
 )
 
-#: Set in a run that began before Kubernetes was built: the tests that need it are the last.
-KUBERNETES_LAST = "TEST_KUBERNETES_LAST"
+#: Set in a run that began before Kubernetes was built: the tests that need it come after the others that take long.
+KUBERNETES_LATE = "TEST_KUBERNETES_LATE"
 
 isolated_folder = pytest.StashKey[Path]()
 running_clusters: pytest.StashKey[Clusters | SharedKubernetes] = pytest.StashKey()
@@ -66,7 +66,7 @@ CLUSTER_GROUPS = {
     "shared-kubernetes": running_kubernetes,
     "kubernetes-scenarios": running_kubernetes,
 }
-#: They run in two processes, each with a cluster of its own: where Kubernetes is built first, they are the last.
+#: They run in two processes, each with a cluster of its own.
 KUBERNETES_GROUPS = ("shared-kubernetes", "kubernetes-scenarios")
 
 
@@ -84,7 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[isolated_folder] = isolate_from_user()
     if not hasattr(config, "workerinput") and find_software(os.environ) is None:
-        os.environ[KUBERNETES_LAST] = "1"  # the processes of a parallel run inherit it: all must have the same order
+        os.environ[KUBERNETES_LATE] = "1"  # the processes of a parallel run inherit it: all must have the same order
     config.pluginmanager.register(SkipWatch(strict=config.getoption("strict_skips")))
 
 
@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
     items.sort(key=lambda item: rank_of(group_of(item)))
-    for group in KUBERNETES_GROUPS if KUBERNETES_LAST in os.environ else ():
+    for group in KUBERNETES_GROUPS if KUBERNETES_LATE in os.environ else ():
         if first := next((item for item in items if group_of(item) == group), None):
             first.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS + 300))  # it waits for the build
 
@@ -149,9 +149,9 @@ def group_of(item: pytest.Item) -> str:
 
 def rank_of(group: str) -> int:
     """What takes longest begins first, so that no process is left alone with it at the end."""
-    if group in KUBERNETES_GROUPS and KUBERNETES_LAST in os.environ:
-        return len(LONGEST) + 1
-    return next((number for number, name in enumerate(LONGEST) if group.startswith(name)), len(LONGEST))
+    if group in KUBERNETES_GROUPS and KUBERNETES_LATE in os.environ:
+        return len(LONGEST)
+    return next((number for number, name in enumerate(LONGEST) if group.startswith(name)), len(LONGEST) + 1)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -1,4 +1,4 @@
-"""The build of a small Kubernetes, next to the tests that do not need it; those that do run last, and wait for it.
+"""The build of a small Kubernetes, next to the tests that do not need it; those that do run late, and wait for it.
 
     python -m tests.kubernetes_build PID
 

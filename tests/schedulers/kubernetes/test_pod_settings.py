@@ -158,7 +158,7 @@ def test_affinities_of_a_template_hold_as_well_as_those_of_tony(tmp_path: Path) 
         ({}, {"tolerations": [":x"]}, "roles.worker.kubernetes.tolerations", "expected a taint"),
         ({}, {"node_selector": {"a": 1}}, "roles.worker.kubernetes.node_selector", 'must be text, in quotes: "1"'),
         ({"node_selector": {"gpu": True}}, {}, "scheduler.kubernetes.node_selector", 'in quotes: "true"'),
-        ({"volumes": {"/x": "nfs:a"}}, {}, "scheduler.kubernetes.volumes", "/x: expected "),
+        ({"volumes": {"/x": "nfs:a"}}, {}, "scheduler.kubernetes.volumes", '"/x" = "nfs:a": expected '),
         ({"am_template": {"spec": {"restartPolicy": "x"}}}, {}, "scheduler.kubernetes.am_template", "restartPolicy"),
     ],
 )

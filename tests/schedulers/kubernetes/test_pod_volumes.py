@@ -64,11 +64,11 @@ def test_a_claim_is_one_volume_if_only_one_of_its_mounts_is_read_only(texts: tup
         ("/a/../tony", "pvc:a", "outside of /tony"),
         ("//", "pvc:a", "outside of /tony"),
         ("/dev/shm/", "pvc:a", "set `shm`"),
-        ("/x", "hostPath:/mnt", "/x: expected "),
-        ("/x", "pvc:", "/x: expected "),
-        ("/x", "pvc:a:rw", "/x: expected "),
+        ("/x", "hostPath:/mnt", '"/x" = "hostPath:/mnt": expected '),
+        ("/x", "pvc:", '"/x" = "pvc:": expected '),
+        ("/x", "pvc:a:rw", '"/x" = "pvc:a:rw": expected '),
         ("/x", "emptyDir:big", "/x: not a size"),
-        ("/x", 3, "/x: expected "),
+        ("/x", 3, '"/x" = "3": expected '),
     ],
 )
 def test_a_volume_that_is_wrong_is_named(path: str, text: object, message: str) -> None:
