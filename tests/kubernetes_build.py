@@ -2,8 +2,8 @@
 
     python -m tests.kubernetes_build PID
 
-returns at once. It builds in the background at the lowest priority, and gives up when the process PID, which is that of
-make, has ended: nothing outlives the run, and the next one continues with what the compiler has cached.
+returns at once. It builds in the background, and gives up when the process PID, which is that of make, has ended:
+nothing outlives the run, and the next one continues with what the compiler has cached.
 """
 
 from __future__ import annotations
@@ -101,7 +101,6 @@ def start(process: int, log: Path = LOG) -> None:
 def _build(process: int, log: Path) -> int:
     """Build, in a session of its own; its log is locked until the last of its processes has ended."""
     os.setsid()
-    lower_priority()
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     for number in (1, 2):
         os.dup2(output, number)
@@ -120,13 +119,6 @@ def _build(process: int, log: Path) -> int:
         return 1
     log.unlink()
     return 0
-
-
-def lower_priority() -> None:
-    """Let all other programs go first: within this session, and as a session where the kernel shares between those."""
-    os.nice(19)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text("19")
 
 
 def _stop_after(process: int) -> None:
