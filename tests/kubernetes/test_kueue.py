@@ -15,7 +15,7 @@ from tony.schedulers.kubernetes.access_rules import AM_RULES, KUEUE_RULES, build
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 pytestmark = [
-    pytest.mark.long,  # played: tests/schedulers/kubernetes/test_gangs.py
+    pytest.mark.long,  # with a fake API server: tests/schedulers/kubernetes/test_gangs.py
     pytest.mark.slow,
     pytest.mark.e2e,
     pytest.mark.xdist_group("shared-kubernetes"),  # it has a cluster of its own, but not at the same time
