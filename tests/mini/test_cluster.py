@@ -17,6 +17,7 @@ import tony
 from tests.change_detection import CLUSTER
 from tests.facts import mentions
 from tests.mini_clusters import options, run_tool
+from tests.support.waiting import block_until
 from tony.errors import InfraError, UserError
 from tony.linux.process import is_alive, with_marker
 from tony.mini import conf_dir
@@ -117,8 +118,7 @@ def test_a_daemon_can_be_held(cluster: MiniCluster) -> None:
     """SIGSTOP and SIGCONT show what a hanging daemon does to others."""
     cluster.kill("nm1", signal.SIGSTOP)
     try:
-        states = {daemon.name: daemon.state for daemon in cluster.status().daemons}
-        assert "stopped" == states["nm1"]
+        block_until(lambda: ("nm1", "stopped") in [(daemon.name, daemon.state) for daemon in cluster.status().daemons])
     finally:
         cluster.kill("nm1", signal.SIGCONT)
     cluster.wait()
