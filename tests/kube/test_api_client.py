@@ -133,9 +133,9 @@ def test_a_token_that_was_replaced_is_read_again(server: ScriptedServer, tmp_pat
     """The kubelet replaces the token of a pod; the server may refuse the old one before a minute has passed."""
     file = tmp_path / "token"
     file.write_text("old")
-    client = ApiClient(ClusterAccess(server=server.url, credentials=BearerTokenFile(file)))
+    client = ApiClient(ClusterAccess(server=server.url, credentials=BearerTokenFile(file), origin="context lab"))
     server.answer = lambda request: Answer(status=200 if request.headers["Authorization"] == "Bearer new" else 401)
-    with pytest.raises(KubeApiError):
+    with pytest.raises(KubeApiError, match="context lab"):
         client.get(PODS, "a")
     file.write_text("new\n")
     assert client.get(PODS, "a") == {}

@@ -302,6 +302,8 @@ class ApiClient:
                 self.access.credentials.forget()
                 continue
             break
+        if answer.status == 401:
+            what = f"{self._connections.label} does not accept your credentials"
         retry_after = answer.find_header("Retry-After")
         seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
         raise build_api_error(what, answer.status, answer.read_json(), seconds)

@@ -100,6 +100,7 @@ class ApiConnections:
 
     Attributes:
         server: host and port, for messages.
+        label: the same, and where it was found.
     """
 
     def __init__(self, access: ClusterAccess) -> None:
@@ -109,6 +110,7 @@ class ApiConnections:
         self._port = parts.port or (443 if self._is_tls else 80)
         self._prefix = parts.path.rstrip("/")
         self.server = parts.netloc
+        self.label = f"the API server {parts.netloc} ({access.origin})"
         self._lock = threading.Lock()
         self._kept: list[tuple[float, http.client.HTTPConnection]] = []
         self._contexts: dict[str, ssl.SSLContext] = {}
@@ -242,7 +244,7 @@ class ApiConnections:
             return context
 
     def _build_unreachable_error(self, error: Exception) -> UnreachableError:
-        where = f"the API server {self.server} ({self._access.origin})"
+        where = self.label
         if isinstance(error, ssl.SSLCertVerificationError):
             return UnreachableError(f"{where}: its certificate is not trusted: {error.verify_message}")
         if isinstance(error, ConnectionRefusedError):
