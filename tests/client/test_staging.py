@@ -165,6 +165,7 @@ def test_all_errors_at_once(desk: Desk) -> None:
     ):
         assert words in text
     assert desk.objects() == set()
+    assert staging.find_problems(spec, desk.home, sources={"files": "job.toml:7", "source": "job.toml:2"}) == problems
 
 
 def test_archives_are_read_before_the_job_begins(desk: Desk) -> None:
@@ -249,6 +250,15 @@ def test_a_file_named_by_every_role_is_not_packed_twice(desk: Desk) -> None:
     roles = {"worker": Role(files=(desk.path("data.npz"),)), "ps": Role()}
     one = desk.stage(JobSpec(source=str(desk.files), roles=roles))
     assert sorted(desk.laid(one, "ps")) == sorted(desk.laid(one, "worker")) == ["data.npz", "train.py"]
+
+
+def test_an_archive_of_python_is_not_packed_twice(desk: Desk) -> None:
+    """Next to the program, it is staged by itself, and the source goes without it."""
+    desk.write({"src/train.py": FILE})
+    tar_of(desk.files / "src" / "env.tar", {"bin/python": "/usr/bin/python3", "data": (os.urandom(100_000), 0o644)})
+    staged = desk.stage(JobSpec(source=desk.path("src"), python=desk.path("src/env.tar")), same_host=False)
+    source, python = staged.roles["main"].items
+    assert source.size < 20_000 < python.size
 
 
 def test_link_out_of_the_source_may_be_named_in_files(desk: Desk) -> None:

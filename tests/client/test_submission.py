@@ -166,7 +166,7 @@ async def test_an_interrupted_submission_leaves_nothing_behind(
         assert go_on.wait(20)
         return real(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(submission, "stage", slow)
+    monkeypatch.setattr(staging, "stage", slow)
     submitting = asyncio.ensure_future(submit(resolved, home, print))
     await asyncio.to_thread(begun.wait, 20)
     submitting.cancel()
@@ -216,8 +216,11 @@ def test_a_dry_run_makes_nothing(home: Home, desk: Desk, resolved: Resolved) -> 
 def test_a_check_makes_the_checks_of_a_submission(home: Home, desk: Desk, resolved: Resolved) -> None:
     assert check(resolved, home) is desk
     desk.problems = [Problem(key="roles.main.memory", message="too much.")]
-    with pytest.raises(ConfigError, match="too much"):
+    os.symlink("/etc", Path(str(resolved.spec.source), "out"))
+    with pytest.raises(ConfigError) as caught:
         check(resolved, home)
+    assert [problem.key for problem in caught.value.problems] == ["roles.main.memory", "source"]
+    assert os.listdir(home.path) == []
 
 
 IMAGES = """

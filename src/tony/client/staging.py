@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.linux.disk_errors import explain_os_error
-from tony.model.file_entry import FileEntry, parse_file_entry
+from tony.model.file_entry import FileEntry, is_archive, parse_file_entry
 from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.staged_files import LeftOut, Placement, StagedItem, StagedJob, StagedRole
@@ -79,19 +80,37 @@ def stage(
     cache = Cache(home.cache)
     cache.prepare()
     stager = _Stager(spec, home, cache, on_notice, sources, same_host, remote_files)
-    try:
+    with contextlib.closing(stager):
         plans = stager.plan()
         stager.raise_problems()
         roles = {name: stager.store(plan) for name, plan in plans.items()}
         left_out = stager.find_left_out()
         stager.raise_problems()
-    finally:
-        stager.close()
     with explain_os_error(f"write {folder.staged}", folder.path):
         folder.staged.mkdir(mode=0o700, parents=True, exist_ok=True)
         for digest in {i.digest for role in roles.values() for i in role.items if i.in_place is None}:
             cache.link(digest, folder.staged)
     return StagedJob(roles=roles, left_out=left_out)
+
+
+def find_problems(
+    spec: JobSpec,
+    home: Home,
+    *,
+    sources: Mapping[str, str] = MappingProxyType({}),
+    same_host: bool = True,
+    remote_files: Callable[[], RemoteFiles] | None = None,
+) -> Sequence[Problem]:
+    """Return why the files of a job cannot be staged, as far as it shows before they are read. Arguments as of `stage`.
+
+    Raises:
+        StorageError: a local file system failed.
+        TonyError: a cluster's file system does not answer.
+    """
+    stager = _Stager(spec, home, Cache(home.cache), lambda _: None, sources, same_host, remote_files)
+    with contextlib.closing(stager):
+        stager.plan()
+    return tuple(stager.problems)
 
 
 #: Result of resolving a key: one or several staging requests, or the path of an interpreter on the nodes.
@@ -228,7 +247,9 @@ class _Stager:
         if is_address(text):
             found = self.resolve_once("source", text, lambda: self.archive(text, Placement.ROOT))
             return _KeyedRequest(key="source", text=text, request=found) if isinstance(found, StagingRequest) else None
-        without = {*self.find_own_folders(Path(text)), *_find_replaced(Path(text), files)}
+        texts = (self.spec.python, *(role.python for role in self.spec.effective_roles.values()))
+        top = Path(text)
+        without = {*self.find_own_folders(top), *_find_replaced(top, files), *_find_archives(top, filter(None, texts))}
         request = self.resolve_once(
             "source", text, lambda: staging_requests.request_source(text, frozenset(without), git=self.spec.gitignore)
         )
@@ -380,3 +401,10 @@ def _find_replaced(source: Path, files: Iterable[tuple[_KeyedRequest, ...]]) -> 
         own = {name for name, path in pairs if path == f"{top}/{name}"}
         common = own if common is None else common & own
     return common or set()
+
+
+def _find_archives(source: Path, texts: Iterable[str]) -> set[str]:
+    """Return the archives of Python environments in the source: each is packed on its own."""
+    top = os.path.abspath(source)
+    paths = (os.path.abspath(text) for text in texts if not is_address(text) and is_archive(text))
+    return {os.path.relpath(path, top) for path in paths if path.startswith(f"{top}/")}

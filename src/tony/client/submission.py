@@ -7,17 +7,18 @@ import contextlib
 import importlib.util
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tony
 from tony import clock
+from tony.client import staging
 from tony.client.credential_creation import make_credentials
 from tony.client.script_check import find_missing_scripts
 from tony.client.staged_copy import StagedCopy
-from tony.client.staging import OnNotice, SubmissionNotice, stage
+from tony.client.staging import OnNotice, SubmissionNotice
 from tony.config.files.call_settings import SOURCE as CALL_SOURCE
 from tony.config.files.call_settings import from_spec
 from tony.config.files.secret_references import resolve_reference
@@ -48,19 +49,31 @@ _MAX_ID_ATTEMPTS = 100
 
 
 def check(resolved: Resolved, home: Home) -> Submitter:
-    """Check that the scheduler can run this job; return its submitter.
+    """Check that the scheduler can run this job and that its files can be staged; return the scheduler's submitter.
 
     Raises:
         ConfigError: it cannot; has every reason.
+        TonyError: a cluster does not answer.
     """
     submitter = schedulers.load(resolved.spec.scheduler).create_submitter(home)
-    _check(resolved, submitter, is_staged=False)
+    problems = _find_problems(resolved, submitter, is_staged=False)
+    files = staging.find_problems(
+        resolved.spec,
+        home,
+        sources=resolved.sources,
+        same_host=submitter.capabilities.same_host,
+        remote_files=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
+    )
+    _raise_problems(resolved, [*problems, *files])
     return submitter
 
 
-def _check(resolved: Resolved, submitter: Submitter, *, is_staged: bool) -> None:
+def _find_problems(resolved: Resolved, submitter: Submitter, *, is_staged: bool) -> list[Problem]:
     scripts = () if is_staged else find_missing_scripts(resolved)
-    problems = [*submitter.check(resolved.spec), *_find_unavailable_images(resolved, submitter), *scripts]
+    return [*submitter.check(resolved.spec), *_find_unavailable_images(resolved, submitter), *scripts]
+
+
+def _raise_problems(resolved: Resolved, problems: Sequence[Problem]) -> None:
     if problems:
         raise ConfigError(with_sources(problems, resolved.sources))
 
@@ -126,7 +139,7 @@ def prepare_submission(
     same_host = submitter.capabilities.same_host
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _create_credentials(tls) as credentials:
-        _check(resolved, submitter, is_staged=staged_copy is not None)
+        _raise_problems(resolved, _find_problems(resolved, submitter, is_staged=staged_copy is not None))
     for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
         on_notice(SubmissionNotice(sentence))
     for sentence in find_unsupported_settings(resolved.spec, submitter.capabilities):
@@ -139,7 +152,7 @@ def prepare_submission(
         staged = (
             staged_copy.link(home, folder)
             if staged_copy
-            else stage(
+            else staging.stage(
                 resolved.spec,
                 home,
                 folder,
