@@ -3,7 +3,7 @@
 client       submitter, access_rules, job_files, object_provision, port_forward
 AM           am_container, allocator: its pods; own_pod: whether it is the current one; gangs, pod_groups, kueue
 executor     executor_container
-all of them  settings, launch_payload; pod_ends: what the status of a pod says
+all of them  settings, launch_payload; pod_status: what the status of a pod says
 objects      manifests, of pod_settings, pod_template, pod_volumes, pod_command
 large files  staging_place and staging_*, *_provision: a place of each kind, and what the client does there
 HDFS         hadoop_access, job_tokens, am_tokens; record_place: histories

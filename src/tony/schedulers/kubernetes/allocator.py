@@ -32,7 +32,7 @@ from tony.schedulers.job_store.job_store import JobStore
 from tony.schedulers.job_store.output_store import MAX_OUTPUT_BYTES, OutputStore
 from tony.schedulers.job_store.record_download import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
-from tony.schedulers.kubernetes import pod_ends
+from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.am_tokens import load_tokens
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.excluded_nodes import ExcludedNodes
@@ -198,7 +198,7 @@ class KubernetesAllocator(EnlistingAllocator):
         listed = await self._requests.list()
         found = {str(each["metadata"]["name"]): each for each in listed.items}
         self._gangs.recover(self._table.pods.values(), found)
-        running = {name for name, each in found.items() if not pod_ends.has_executor_ended(each)}
+        running = {name for name, each in found.items() if not pod_status.has_executor_ended(each)}
         # The kubelet removes a pod when its processes have exited; who removes it by force says that they have.
         for pod in [pod for pod in self._table.pods.values() if pod.name not in running]:
             self._end(pod, found.get(pod.name, {"metadata": {"name": pod.name}}))
@@ -326,10 +326,10 @@ class KubernetesAllocator(EnlistingAllocator):
     def _on_change(self, change: ObjectChange) -> None:
         name, is_deleted = str(change.content["metadata"]["name"]), change.change is Change.DELETED
         pod = self._table.pods.get(name)
-        has_ended = is_deleted or pod_ends.has_executor_ended(change.content)
+        has_ended = is_deleted or pod_status.has_executor_ended(change.content)
         if pod is None:
             if has_ended and name in self._lost:
-                self._sink(pod_ends.build_end_event(self._lost.pop(name), change.content))
+                self._sink(pod_status.build_end_event(self._lost.pop(name), change.content))
             self._delete_unknown(change)
             if self._gangs.note_phase(name, change.content, is_deleted=is_deleted):
                 self._review_soon()
@@ -339,14 +339,14 @@ class KubernetesAllocator(EnlistingAllocator):
             return
         self._note_deletion(pod, change.content)
         if pod.stage in (PodStage.CREATING, PodStage.PENDING):
-            if pod_ends.is_scheduled(change.content):
+            if pod_status.is_scheduled(change.content):
                 self._grant(pod, str(change.content["spec"]["nodeName"]))
             else:
-                pod.is_gated = pod_ends.is_gated(change.content)
-                pod.pending_reason = pod_ends.find_pending_reason(change.content)
+                pod.is_gated = pod_status.is_gated(change.content)
+                pod.pending_reason = pod_status.find_pending_reason(change.content)
                 self._review_soon()
         if pod.stage is PodStage.GRANTED and not pod.has_enlisted:
-            self._note_start_failure(pod, pod_ends.find_start_failure(change.content))
+            self._note_start_failure(pod, pod_status.find_start_failure(change.content))
 
     def _note_deletion(self, pod: TaskPod, content: Object) -> None:
         """Limit the time for which a pod that is being deleted is waited for: a lost node never removes it."""
@@ -365,7 +365,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def _delete_unknown(self, change: ObjectChange) -> None:
         """Delete a pod that a request of the AM attempt before has created since."""
-        is_running = change.change is Change.PRESENT and not pod_ends.has_executor_ended(change.content)
+        is_running = change.change is Change.PRESENT and not pod_status.has_executor_ended(change.content)
         if is_running and not change.content["metadata"].get("deletionTimestamp"):
             self._start(self._requests.delete(str(change.content["metadata"]["name"])))
 
@@ -393,7 +393,7 @@ class KubernetesAllocator(EnlistingAllocator):
         if failure and not failure[1]:
             self._give_up(pod)
         elif failure and not had_failed:
-            asyncio.get_running_loop().call_later(pod_ends.PULL_SECONDS, self._give_up, pod)
+            asyncio.get_running_loop().call_later(pod_status.PULL_SECONDS, self._give_up, pod)
 
     def _give_up(self, pod: TaskPod) -> None:
         if pod.start_failure and not pod.has_enlisted and self._table.pods.get(pod.name) is pod:
@@ -407,9 +407,9 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def _end(self, pod: TaskPod, content: Object) -> None:
         if pod.stage is not PodStage.ENDING and not pod.has_enlisted:
-            self._note_start_failure(pod, pod_ends.find_start_failure(content))
+            self._note_start_failure(pod, pod_status.find_start_failure(content))
         self._forget(pod)
-        self.end_container(pod_ends.build_end_event(pod, content), self._sink if pod.node else _ignore)
+        self.end_container(pod_status.build_end_event(pod, content), self._sink if pod.node else _ignore)
         self._leave_gang(pod, content)
         self._review_soon()
 

@@ -20,7 +20,7 @@ from tony.model.state_directory import Home, build_segment_name
 from tony.retry import Backoff
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN, PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
-from tony.schedulers.kubernetes import pod_ends
+from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules, format_role_command
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.executor_container import get_variable, read_secret
@@ -113,7 +113,7 @@ class KubernetesAmContainer(AmContainer):
         if deaths >= allowed:
             text = f"{deaths} of {allowed} AM attempts (am_attempts) died within {ATTEMPTS_WITHIN / 60:g} minutes"
             (pod,) = self._client.list(PODS, name=self._pod).items or ({},)
-            last = pod_ends.explain_am_end(pod, "lastState")
+            last = pod_status.explain_am_end(pod, "lastState")
             self._fail_job(f"{text}; the last one: {last}" if last else text)
 
     def _fail_job(self, reason: str) -> NoReturn:

@@ -20,7 +20,7 @@ from tony.kube.api_client import Object
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.schedulers.job_store.job_objects import PREFIX
-from tony.schedulers.kubernetes import pod_ends
+from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.manifests import ROLE_LABEL
 from tony.schedulers.kubernetes.pod_table import Gang, PodStage, TaskPod
 from tony.schedulers.kubernetes.settings import KubernetesSettings
@@ -188,10 +188,10 @@ class GangTable:
         if content is None:
             gang.kept[pod.role] += 1
         else:
-            if "status" in content and not pod_ends.has_ended(content):
+            if "status" in content and not pod_status.has_ended(content):
                 self._leaving[pod.name], gang.leaving[pod.name] = gang, pod.role
-            gang.kept[pod.role] += pod_ends.has_succeeded(content)
-            gang.is_closed = gang.is_closed or pod_ends.is_evicted_by_kueue(content)
+            gang.kept[pod.role] += pod_status.has_succeeded(content)
+            gang.is_closed = gang.is_closed or pod_status.is_evicted_by_kueue(content)
         own = [each for each in others if each.gang is gang]
         if any(each.node for each in own) and not gang.is_closed:
             return ()
@@ -200,10 +200,10 @@ class GangTable:
     def note_phase(self, name: str, content: Object, *, is_deleted: bool) -> bool:
         """Note a change of a pod that has ended before; return True if that frees its place in its gang."""
         gang = self._leaving.get(name)
-        if gang is None or not (is_deleted or pod_ends.has_ended(content)):
+        if gang is None or not (is_deleted or pod_status.has_ended(content)):
             return False
         del self._leaving[name]
-        gang.kept[gang.leaving.pop(name)] += pod_ends.has_succeeded(content)
+        gang.kept[gang.leaving.pop(name)] += pod_status.has_succeeded(content)
         return True
 
     def recover(self, pods: Iterable[TaskPod], found: Mapping[str, Object]) -> None:
@@ -228,7 +228,7 @@ class GangTable:
             # An upper limit: that of the group in the cluster may be less, for an elastic job.
             minimum = min(len(members), sum(self._sizes.values()))
             gangs[name] = pod.gang = gang = Gang(name, places, minimum, {pod.role: pod.memory})
-            done = filter(pod_ends.has_succeeded, members)
+            done = filter(pod_status.has_succeeded, members)
             gang.kept = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in done)
 
 

@@ -14,7 +14,7 @@ from tony.kube.api_client import ApiClient
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import ApiResource
 from tony.linux.thread_pools import to_thread
-from tony.schedulers.kubernetes.pod_ends import clean_text
+from tony.schedulers.kubernetes.pod_status import clean_text
 from tony.schedulers.kubernetes.pod_table import PodTable
 
 _API, _VERSION = "kueue.x-k8s.io", "v1beta1"

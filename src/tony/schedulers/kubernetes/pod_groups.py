@@ -147,7 +147,11 @@ class PodGroupRequests:
         if created and not await _wait_for(created):
             return
         self._resource = self._resource or asyncio.ensure_future(self._find_resource())
-        if (resource := await self._resource) is None:
+        try:
+            resource = await self._resource
+        except KubeApiError:  # it may not ask, so it has created none
+            return
+        if resource is None:
             return
         # Without the right to delete it, it is removed with the Job.
         await delete_if_current(self._own_pod, partial(self._client.delete, resource, gang.name), is_optional=True)

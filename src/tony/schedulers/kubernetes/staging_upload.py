@@ -20,7 +20,7 @@ from tony.kube.errors import KubeError
 from tony.kube.resources import PODS
 from tony.linux.disk_errors import explain_os_error
 from tony.retry import Backoff
-from tony.schedulers.kubernetes import pod_ends
+from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.port_forward import forward_port
 from tony.schedulers.kubernetes.staging_receiver import MAX_LINE_BYTES, PORT
@@ -73,15 +73,15 @@ class StagingPod:
         give_up_at = time.monotonic() + _START_SECONDS
         for pause in _BACKOFF:
             (pod,) = self._client.list(PODS, name=self._name).items or ({},)
-            failure = pod_ends.find_start_failure(pod)
-            if pod_ends.has_ended(pod):
-                raise SchedulerError(f"the pod {self._name} ended: {pod_ends.explain_end(pod).cause}")
+            failure = pod_status.find_start_failure(pod)
+            if pod_status.has_ended(pod):
+                raise SchedulerError(f"the pod {self._name} ended: {pod_status.explain_end(pod).cause}")
             if failure and not failure[1]:
                 raise SchedulerError(f"the pod {self._name} cannot start: {failure[0]}")
             if pod.get("status", {}).get("phase") == "Running":
                 return
             if time.monotonic() > give_up_at:
-                reason = (failure and failure[0]) or pod_ends.find_pending_reason(pod) or "see kubectl describe pod"
+                reason = (failure and failure[0]) or pod_status.find_pending_reason(pod) or "see kubectl describe pod"
                 text = f"the pod {self._name} did not start within {_START_SECONDS:.0f} s: {reason}"
                 raise SchedulerError(text)
             self._stop.wait(pause)

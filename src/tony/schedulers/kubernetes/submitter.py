@@ -41,7 +41,7 @@ from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL, build_labels, build_owner
 from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
-from tony.schedulers.kubernetes import pod_ends
+from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.access_rules import (
     CLIENT_RULES,
     KUEUE_RULES,
@@ -233,17 +233,17 @@ class KubernetesSubmitter(Submitter):
         if failed := conditions.get("Failed"):
             if failed.get("reason") == "DeadlineExceeded":  # of `withdraw`
                 return ApplicationStatus(alive=False, result=JobState.KILLED)
-            note = pod_ends.explain_am_end(pods[-1]) if pods else ""
+            note = pod_status.explain_am_end(pods[-1]) if pods else ""
             note = note or str(failed.get("message") or "")
             return ApplicationStatus(alive=False, note=note, given_up=True)
         # It could not end the Job, so that the next one is started in vain.
-        if note := pod_ends.find_failed_exit(pods, FAILED_EXIT_CODE):
+        if note := pod_status.find_failed_exit(pods, FAILED_EXIT_CODE):
             return ApplicationStatus(alive=False, note=note, given_up=True)
         if is_incomplete(job):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         pod = _find_running_pod(pods)
-        note = pod_ends.describe_pending(pod) if pod else ""
-        if pod and not am.address and (failure := pod_ends.find_am_failure(pod, clock.wall())):
+        note = pod_status.describe_pending(pod) if pod else ""
+        if pod and not am.address and (failure := pod_status.find_am_failure(pod, clock.wall())):
             return ApplicationStatus(alive=False, note=failure, given_up=True, is_unstartable=True)
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
 
@@ -467,7 +467,7 @@ def _list_am_pods(client: ApiClient, job_id: str) -> Sequence[Object]:
 
 def _find_running_pod(pods: Sequence[Object]) -> Object | None:
     """Return the newest pod that has not ended."""
-    running = [pod for pod in pods if not pod_ends.has_ended(pod) and not pod["metadata"].get("deletionTimestamp")]
+    running = [pod for pod in pods if not pod_status.has_ended(pod) and not pod["metadata"].get("deletionTimestamp")]
     return running[-1] if running else None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tony.kube.api_client import Object
 from tony.model.failure import ClusterKill
-from tony.schedulers.kubernetes.pod_ends import (
+from tony.schedulers.kubernetes.pod_status import (
     explain_am_end,
     explain_end,
     find_am_failure,
