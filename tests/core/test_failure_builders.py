@@ -13,7 +13,7 @@ from tony.core.sentences import describe_failure
 from tony.core.state import State
 from tony.errors import ExitCode
 from tony.model.diagnosis import EvidenceLine
-from tony.model.failure import EXIT_CODES, FailureCause, FailureClass, MessageFacts, SilenceFacts
+from tony.model.failure import EXIT_CODES, ExitFacts, FailureCause, FailureClass, MessageFacts, SilenceFacts
 from tony.model.job_spec import Timeouts
 from tony.model.program_exit import ExitReason, ExitStatus
 
@@ -106,6 +106,22 @@ def test_a_task_that_never_ran_has_no_log() -> None:
         1.0,
     )
     assert (failure.log, failure.session) == (None, 2)
+
+
+@pytest.mark.parametrize(("text", "shown"), [("E: x", "E: x"), ("x" * 999, "x" * 199 + "…")], ids=["short", "long"])
+def test_a_long_line_in_a_reason_is_marked_as_cut(text: str, shown: str) -> None:
+    state = job()
+    line = EvidenceLine(stream="err", number=3, text=text, ago=0.0, rule="python-exception")
+    failure = failure_builders.failure_from_task(
+        state,
+        state.tasks[task("worker:0")],
+        FailureCause.PROGRAM,
+        FailureClass.USER,
+        ExitFacts(exit_message=""),
+        1.0,
+        status=ExitStatus(reason=ExitReason.EXITED, code=1, evidence=(line,)),
+    )
+    assert failure.reason.endswith(f"exit code 1: {shown}")
 
 
 def test_every_class_has_its_exit_code() -> None:

@@ -161,7 +161,8 @@ def failure_from_task(
     exit_code, signal = (status.code, status.signal) if status else (None, None)
     reason = describe_failure(cause, facts, task.id, task.host, exit_code, signal)
     if cause is FailureCause.PROGRAM and status and status.evidence:
-        reason += f": {strip_modules(status.evidence[0].text)[:_MAX_REASON_CHARACTERS]}"
+        text = strip_modules(status.evidence[0].text)
+        reason += f": {text}" if len(text) <= _MAX_REASON_CHARACTERS else f": {text[: _MAX_REASON_CHARACTERS - 1]}…"
     failure = Failure(
         failure_class=failure_class,
         cause=cause,
