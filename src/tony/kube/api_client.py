@@ -203,8 +203,8 @@ class ApiClient:
         options = {"propagationPolicy": "Background"}
         self._request("DELETE", path, f"delete {resource.plural}", query=_build_selector(labels), body=options)
 
-    def find_versions(self, group: str, plural: str) -> Sequence[str]:
-        """Return the versions of a group of the API that have a kind of object; none if it is not served.
+    def find_version(self, group: str, plural: str, known: Sequence[str]) -> str | None:
+        """Return the first of some versions of a group of the API that has a kind of object; None if none is served.
 
         Source: `APIGroup`, `APIResourceList` in k8s.io/apimachinery/pkg/apis/meta/v1/types.go.
         """
@@ -212,10 +212,11 @@ class ApiClient:
             found = self._request("GET", f"/apis/{group}", f"look for {group}")
         except KubeApiError as error:
             if error.is_missing:
-                return ()
+                return None
             raise
-        versions = [str(each["version"]) for each in found.get("versions") or ()]
-        return [version for version in versions if self._has_kind(f"/apis/{group}/{version}", plural)]
+        served = {each["version"] for each in found.get("versions") or ()}
+        versions = (version for version in known if version in served)
+        return next((version for version in versions if self._has_kind(f"/apis/{group}/{version}", plural)), None)
 
     def _has_kind(self, path: str, plural: str) -> bool:
         resources = self._request("GET", path, f"look for {plural}").get("resources") or ()

@@ -111,7 +111,9 @@ class Cluster:
 
 def build_job(cluster: Cluster, folder: Path) -> PreparedJob:
     """Return a job of two roles, ready to be submitted."""
-    spec = replace(build_two_roles(), scheduler="kubernetes", scheduler_settings=cluster.settings)
+    variables = {"WANDB_MODE": "offline"}
+    settings = cluster.settings
+    spec = replace(build_two_roles(), scheduler="kubernetes", scheduler_settings=settings, container_env=variables)
     made = build_prepared_job(folder / "home", spec)
     write_json(made.folder.credentials, to_plain(make_credentials(tls=False)))
     write_json(made.folder.job, to_plain(made.record))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.kube.fake_api import Object, refuse
 from tests.kube.scripted_server import Answer, Request
-from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, submit, submit_again
+from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_pod, submit, submit_again
 from tony.client.credential_creation import make_credentials
 from tony.errors import ConfigError, SchedulerError, UnknownJobError
 from tony.history.json_files import write_json
@@ -64,6 +64,13 @@ def test_the_job_owns_its_secrets_and_is_released_last(cluster: Cluster, job: Pr
     assert [each["metadata"]["ownerReferences"][0]["uid"] for each in secrets] == [created["metadata"]["uid"]] * 3
     changes = [each for each in cluster.server.requests if each.method != "GET"]
     assert (changes[-1].method, changes[-1].body) == ("PATCH", RELEASE)
+
+
+def test_without_container_env_there_is_no_secret_for_it(cluster: Cluster, job: PreparedJob) -> None:
+    record = replace(job.record, spec=replace(job.record.spec, container_env={}))
+    submit(replace(job, record=record))
+    assert cluster.api.list_names("secrets") == [f"{record.job_id}-am", f"{record.job_id}-x"]
+    assert "envFrom" not in build_pod(record)["spec"]["containers"][0]
 
 
 def test_tasks_do_not_get_the_secrets_of_the_am(cluster: Cluster, job: PreparedJob) -> None:

@@ -27,7 +27,7 @@ _QUEUE_SECONDS = 2.0
 def find_queue_problems(client: ApiClient, queue: str) -> Sequence[Problem]:
     """Return why a queue cannot be used; nothing if the user may not know."""
     key = "scheduler.kubernetes.queue"
-    if _VERSION not in client.find_versions(_API, _LOCAL_QUEUES.plural):
+    if client.find_version(_API, _LOCAL_QUEUES.plural, (_VERSION,)) is None:
         return [Problem(key=key, value=queue, message=f"the cluster has no Kueue with {_API}/{_VERSION}")]
     try:
         client.get(_LOCAL_QUEUES, queue)

@@ -95,7 +95,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     ]
     pod["tolerations"] = [*_LOST_NODE_TOLERATIONS, *own.tolerations]
     pod["automountServiceAccountToken"] = True
-    _add_secrets(pod, record.job_id, "am")
+    _add_secrets(pod, record, "am")
     if is_in_s3(settings.record_address):
         _add_s3_variables(pod, settings)
     if settings.token_renewer:
@@ -172,7 +172,7 @@ def build_task_pod(
     if not settings.pod_logs:
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})
     pod["automountServiceAccountToken"] = False
-    _add_secrets(pod, record.job_id, "x")
+    _add_secrets(pod, record, "x")
     if isinstance(place, StagingS3):
         _add_s3_variables(pod, settings)
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
@@ -351,17 +351,17 @@ def _add_secret(pod: Object, volume: str, name: str, folder: Path) -> None:
     pod["containers"][0]["volumeMounts"].append(mount)
 
 
-def _add_secrets(pod: Object, job: str, part: str) -> None:
+def _add_secrets(pod: Object, record: JobRecord, part: str) -> None:
     """Give a pod credentials of the job, and `container_env`."""
-    container = pod["containers"][0]
-    container["envFrom"] = [{"secretRef": {"name": f"{job}-env"}}]
-    _add_secret(pod, "secret", f"{job}-{part}", SECRET)
+    if record.spec.container_env:
+        pod["containers"][0]["envFrom"] = [{"secretRef": {"name": f"{record.job_id}-env"}}]
+    _add_secret(pod, "secret", f"{record.job_id}-{part}", SECRET)
 
 
 def _add_s3_variables(pod: Object, settings: KubernetesSettings) -> None:
     """Give a pod the credentials for S3. `container_env` takes precedence: it is named later."""
     if settings.s3_secret:
-        pod["containers"][0]["envFrom"].insert(0, {"secretRef": {"name": settings.s3_secret}})
+        pod["containers"][0].setdefault("envFrom", []).insert(0, {"secretRef": {"name": settings.s3_secret}})
 
 
 def _add_claim(own: PodSettings, claim: str, *, is_read_only: bool = True) -> PodSettings:

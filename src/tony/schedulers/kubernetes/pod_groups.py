@@ -34,8 +34,7 @@ _log = logging.getLogger(__name__)
 
 def find_pod_groups(client: ApiClient) -> ApiResource | None:
     """Return PodGroup in a version that tony knows; None if the cluster has none."""
-    served = client.find_versions(POD_GROUP_API, POD_GROUPS)
-    version = next((version for version in _VERSIONS if version in served), None)
+    version = client.find_version(POD_GROUP_API, POD_GROUPS, _VERSIONS)
     if version is None:
         return None
     return ApiResource(group=POD_GROUP_API, version=version, plural=POD_GROUPS, kind="PodGroup")

@@ -191,8 +191,8 @@ class KubernetesSubmitter(Submitter):
                 _create_secret(client, name, f"{name}-am", payload.owner, {JOB_KEY: encode_payload(payload)})
                 secrets = {CREDENTIALS_KEY: encode_payload(credentials.executors)}
                 _create_secret(client, name, f"{name}-x", payload.owner, secrets)
-                variables = {key: value.encode() for key, value in job.record.spec.container_env.items()}
-                _create_secret(client, name, f"{name}-env", payload.owner, variables)
+                if variables := {key: value.encode() for key, value in job.record.spec.container_env.items()}:
+                    _create_secret(client, name, f"{name}-env", payload.owner, variables)
                 if access:
                     _create_secret(client, name, f"{name}-hadoop", payload.owner, access.encode())
                 stop.check()
