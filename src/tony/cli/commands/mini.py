@@ -128,7 +128,7 @@ def _start_kubernetes(nodes: int, *, as_json: bool) -> None:
         return
     say(f"Kubernetes {VERSION} with {format_count(nodes, 'node')} is ready after {took:.1f} s.")
     places = [("kubeconfig", str(cluster.kubeconfig)), ("image for jobs", PYTHON_IMAGE)]
-    say_all(format_table([*places, ("volume for jobs", f"pvc:{DATA_CLAIM}")]))
+    say_all(format_table([*places, ("volume for jobs", f"pvc:{DATA_CLAIM}, the folder {cluster.places.data}")]))
     say()
     say("Next: " + 'eval "$(tony mini env)"')
     say(f"      tony submit job.toml --scheduler kubernetes --set scheduler.kubernetes.image={PYTHON_IMAGE}")
