@@ -269,6 +269,7 @@ class TestOnTheNode:
         place = make_venv(tmp_path / "env")
         result = from_node(str(place / "bin" / "python"), tmp_path / "beside")
         assert result == Interpreter(python_path=(str(place / "bin"),), python_env={"VIRTUAL_ENV": str(place)})
+        assert from_node(str(place), tmp_path / "beside") == result
         assert not (tmp_path / "beside").exists()
         assert run(result, "greet") == f"hello from {place}"
 
@@ -292,10 +293,12 @@ class TestOnTheNode:
 
     def test_invalid_interpreters_are_named(self, tmp_path: Path) -> None:
         """Missing, not executable, or a dangling link."""
-        write_tree(tmp_path, {"plain": (b"", 0o644), "dangling": "/nowhere/python"})
+        write_tree(tmp_path, {"plain": (b"", 0o644), "dangling": "/nowhere/python", "env/bin/python3": "/nowhere/env"})
         with pytest.raises(StorageError, match=f'python = "{tmp_path}/none": {tmp_path}/none does not exist on '):
             from_node(str(tmp_path / "none"), tmp_path / "b")
         with pytest.raises(StorageError, match="is not executable"):
             from_node(str(tmp_path / "plain"), tmp_path / "b")
         with pytest.raises(StorageError, match="link to /nowhere/python"):
             from_node(str(tmp_path / "dangling"), tmp_path / "b")
+        with pytest.raises(StorageError, match="its bin/python3 is a link to /nowhere/env"):
+            from_node(str(tmp_path / "env"), tmp_path / "b")

@@ -83,7 +83,7 @@ def from_node(python: str, script_folder: Path) -> Interpreter:
     the link).
 
     Args:
-        python: a path, or a program's name that is looked up on PATH.
+        python: the path of an interpreter or of an environment, or a program's name that is looked up on PATH.
         script_folder: a folder for the two scripts, created if needed.
 
     Raises:
@@ -98,6 +98,9 @@ def from_node(python: str, script_folder: Path) -> Interpreter:
             "Give its full path, or install it there."
         )
     path = Path(os.path.abspath(found))
+    if path.is_dir():
+        programs = [path / "bin" / name for name in _NAMES]
+        path = next(filter(os.path.lexists, programs), programs[0])
     require_runnable(path, f'python = "{python}"')
     environment = build_environment(path.parent.parent)
     own = () if ":" in str(path.parent) else (str(path.parent),)  # PATH is split at every `:`
