@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.cli.conftest import Tony
 from tests.facts import mention_each, mentions
 from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded
@@ -69,6 +71,14 @@ def test_a_job_that_restarted_and_succeeded(tony: Tony, home: Home) -> None:
     assert mentions(answer.splitlines()[0], "succeeded", "session 1", "worker:1")
     assert f"tony logs {JOB} worker:1 --session 1" in answer
     assert tony("why", JOB, "--json").json["class"] == "user-code"
+
+
+@pytest.mark.parametrize(("kind", "is_shown"), [(FailureKind.USER_CODE, True), (FailureKind.NODE, False)])
+def test_a_restart_is_all_that_a_lost_node_needs(tony: Tony, home: Home, kind: FailureKind, *, is_shown: bool) -> None:
+    folder, record = recorded(home)
+    before = replace(FAILURE, diagnosis=replace(DIAGNOSIS, kind=kind))
+    write_summary(folder, replace(succeeded(folder, record), previous_failure=before, session=2))
+    assert ("look at the data" in tony("why", JOB).out) is is_shown
 
 
 def test_nothing_failed(tony: Tony, home: Home) -> None:

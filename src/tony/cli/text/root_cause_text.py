@@ -8,12 +8,15 @@ from tony.diagnosis.line_rules import find_words_rule, get_rule
 from tony.jobs.failure_text import format_advice, format_decision, format_evidence, format_outcome
 from tony.jobs.next_commands import format_next_commands, list_next_commands
 from tony.jobs.root_cause import RootCause
+from tony.model.diagnosis import FailureKind
 from tony.model.ids import format_task_ranges
 from tony.model.job_report import JobReport
 from tony.model.own_rule import OWN_RULES
 
 #: Ranges of tasks (`worker:0-6`) listed.
 _SHOWN_RANGES = 5
+#: Kinds of failures after which a job that has restarted needs nothing more: no program failed.
+_SETTLED_BY_RESTART = frozenset({FailureKind.NODE, FailureKind.PREEMPTION})
 
 
 def format_root_cause(
@@ -30,7 +33,9 @@ def format_root_cause(
     lines += format_evidence(root_cause)
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
-    lines += [*format_decision(root_cause), *format_advice(root_cause)]
+    lines += format_decision(root_cause)
+    if not (is_past and root_cause.class_ in _SETTLED_BY_RESTART):
+        lines += format_advice(root_cause)
     if is_past and report.resumption:
         lines.append(f"  Session {report.session} {report.resumption}")
     commands = list_next_commands(report, root_cause, portal=portal)
