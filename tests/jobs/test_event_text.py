@@ -38,7 +38,7 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.Granted(container="c-1", role="ps", host="h"), "container c-1 on h allocated to ps"),
     (
         ev.Registered(task=TASK, container="c-1", incarnation="i", session=1, address="h:1", pid=9),
-        "worker:1 at h:1 for session 1 (executor 9)",
+        "worker:1 in c-1 at h:1 for session 1",
     ),
     (ev.Started(task=TASK, session=1, try_=1, pid=10), "worker:1 runs, pid 10 (session 1, task attempt 1)"),
     (ev.FirstOutput(task=TASK, session=1, try_=1), "worker:1 printed its first line"),

@@ -74,7 +74,7 @@ def describe(event: ev.Event) -> str:
         case ev.Granted():
             return f"container {event.container} on {event.host} allocated to {event.role}"
         case ev.Registered():
-            return f"{event.task} at {event.address} for session {event.session} (executor {event.pid})"
+            return f"{event.task} in {event.container} at {event.address} for session {event.session}"
         case ev.Started():
             return f"{event.task} runs, pid {event.pid} (session {event.session}, task attempt {event.try_})"
         case ev.FirstOutput():
