@@ -11,11 +11,16 @@ def build_list_entry(job: Object) -> ListEntry:
     """Return what the scheduler knows of a job."""
     metadata, status = job["metadata"], job.get("status") or {}
     conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
-    state = JobState.RUNNING
+    failure = conditions.get("Failed") or {}
+    state, reason = JobState.RUNNING, ""
     if "Complete" in conditions:
         state = JobState.SUCCEEDED
-    elif "Failed" in conditions:
+    elif failure.get("reason") == "DeadlineExceeded":  # set to end it
+        state = JobState.KILLED
+    elif failure:
+        # Of a failure that the AM has reported, Kubernetes knows no more than that the AM has ended.
         state = JobState.FAILED
+        reason = "" if failure.get("reason") == "BackoffLimitExceeded" else str(failure.get("message") or "")
     ended = next((each.get("lastTransitionTime") for each in conditions.values()), None)
     return ListEntry(
         job=str(metadata["name"]),
@@ -25,5 +30,5 @@ def build_list_entry(job: Object) -> ListEntry:
         submitted=parse_time(str(metadata["creationTimestamp"])),
         ended=parse_time(ended) if ended and state.ended else None,
         exit_code=0 if state is JobState.SUCCEEDED else None,
-        reason=str(conditions["Failed"].get("message") or "") if state is JobState.FAILED else "",
+        reason=reason,
     )
