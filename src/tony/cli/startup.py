@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-#: Commands that start a job, nearly always with the local scheduler.
+TYPE_CHECKING = False  # `typing` is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Commands that start a job.
 _SUBMIT_COMMANDS = ("run", "submit", "rerun")
 #: Exit code of Unix programs for SIGINT.
 _INTERRUPTED = 130
@@ -25,17 +29,37 @@ def main() -> int:
     _reserve_standard_descriptors()
     _ensure_utf8()
     try:
-        if sys.argv[1:2] and sys.argv[1] in _SUBMIT_COMMANDS:
-            return _main_with_standby()
-        return _main()
+        return _submit() if sys.argv[1:2] and sys.argv[1] in _SUBMIT_COMMANDS else _main()
     except KeyboardInterrupt:  # before the command handles it
         return _INTERRUPTED
 
 
-def _main_with_standby() -> int:
+def names_other_scheduler(arguments: Sequence[str]) -> bool:
+    """Return True if a job is not for the local scheduler, as far as `--scheduler` or its TOML file says.
+
+    A standby would then only delay the client: loading the modules of an AM takes as much CPU time as a submission.
+    """
+    import tomllib  # late: only commands that submit need it
+
+    for number, word in enumerate(arguments):
+        option, equals, value = word.partition("=")
+        if option == "--scheduler":
+            return (value if equals else "".join(arguments[number + 1 : number + 2])) != "local"
+    file = next((word for word in arguments if word.endswith(".toml") and os.path.isfile(word)), os.devnull)
+    try:
+        with open(file, "rb") as content:
+            settings = tomllib.load(content).get("scheduler")
+    except (OSError, ValueError):  # which is reported when the job file is loaded
+        return False
+    return isinstance(settings, dict) and settings.get("name", "local") != "local"
+
+
+def _submit() -> int:
     import gc  # late: only commands that submit need it
 
     gc.disable()  # loaded modules never become garbage; `isolated_interpreter.settle` enables it again
+    if names_other_scheduler(sys.argv[2:]):
+        return _main()
     from tony import isolated_interpreter  # late: after the collector was turned off
     from tony.schedulers.local.supervision import am_prefork
 

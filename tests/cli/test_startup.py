@@ -1,0 +1,34 @@
+"""Whether a command prepares an application master before it knows its job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tony.cli.startup import names_other_scheduler
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "expected"),
+    [
+        ((), '[scheduler]\nname = "kubernetes"\n', True),
+        ((), '[scheduler]\nname = "local"\n', False),
+        ((), '[scheduler.kubernetes]\nimage = "x"\n', False),
+        ((), "scheduler = 3\n", False),
+        ((), "no toml", False),
+        (("--scheduler", "yarn"), "", True),
+        (("--scheduler=yarn",), "", True),
+        (("--scheduler", "local"), '[scheduler]\nname = "kubernetes"\n', False),
+    ],
+)
+def test_jobs_of_other_schedulers_need_no_local_one(
+    tmp_path: Path, arguments: tuple[str, ...], content: str, *, expected: bool
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(content)
+    assert names_other_scheduler([str(file), *arguments]) is expected
+
+
+def test_without_a_file_of_toml_the_job_is_local() -> None:
+    assert not names_other_scheduler(["-n", "2", "--", "python", "missing.toml"])
