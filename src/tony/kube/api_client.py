@@ -268,9 +268,9 @@ class ApiClient:
                 may_repeat = is_undone or (error.is_passing and not error.is_conflict and method in _REPEATABLE)
                 if not may_repeat or time.monotonic() + wait > give_up_at:
                     raise
-            except UnreachableError:
+            except UnreachableError as error:
                 wait = pause
-                if time.monotonic() + wait > give_up_at:
+                if error.is_lasting or time.monotonic() + wait > give_up_at:
                     raise
             except AnswerLostError:
                 wait = pause

@@ -27,7 +27,15 @@ class KubeError(SchedulerError):
 
 
 class UnreachableError(KubeError):
-    """No connection could be made."""
+    """No connection could be made.
+
+    Attributes:
+        is_lasting: another try would fail, too.
+    """
+
+    def __init__(self, message: str, *, is_lasting: bool = False) -> None:
+        self.is_lasting = is_lasting
+        super().__init__(message)
 
 
 class AnswerLostError(KubeError):

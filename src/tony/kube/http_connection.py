@@ -246,11 +246,13 @@ class ApiConnections:
     def _build_unreachable_error(self, error: Exception) -> UnreachableError:
         where = self.label
         if isinstance(error, ssl.SSLCertVerificationError):
-            return UnreachableError(f"{where}: its certificate is not trusted: {error.verify_message}")
+            text = f"{where}: its certificate is not trusted: {error.verify_message}"
+            return UnreachableError(text, is_lasting=True)
         if isinstance(error, ConnectionRefusedError):
             return UnreachableError(f"{where} refuses connections: no process listens on that port")
         if isinstance(error, socket.gaierror):
-            return UnreachableError(f"{where}: no such host ({error.strerror})")
+            is_lasting = error.errno == socket.EAI_NONAME
+            return UnreachableError(f"{where}: no such host ({error.strerror})", is_lasting=is_lasting)
         if isinstance(error, TimeoutError):
             return UnreachableError(f"{where} does not respond")
         return UnreachableError(f"{where} cannot be reached: {error}")

@@ -67,6 +67,7 @@ class ApplicationStatus:
         is_unstartable: the AM's container can never start, for the reason in `note`; with `given_up`.
         overdue: the time limit for which the scheduler itself killed it, as a sentence; empty if there was none.
         dialed_by: as `ContainerAllocator.dialed_by`.
+        ended: when it ended, in seconds since 1970, as far as the scheduler knows; None before.
     """
 
     alive: bool | None
@@ -79,6 +80,7 @@ class ApplicationStatus:
     is_unstartable: bool = False
     overdue: str = ""
     dialed_by: str = ""
+    ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from tony.errors import ConfigError, SchedulerError, UnknownJobError
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import resolve
 from tony.jobs.status.report_from_log import build_last_report
+from tony.kube.api_client import parse_time
 from tony.kube.errors import KubeApiError
 from tony.model.codec import to_plain
 from tony.model.failure import FailureCause
@@ -28,7 +29,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import Home
 from tony.model.states import JobState
-from tony.schedulers.client_interface import ApplicationStatus, LogSink, PreparedJob
+from tony.schedulers.client_interface import LogSink, PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
 from tony.schedulers.job_store.output_store import OutputStore
@@ -255,6 +256,23 @@ def test_without_an_image_nothing_is_asked(job: PreparedJob, spec: JobSpec, clus
     assert not cluster.server.requests
 
 
+def build_condition(kind: str, **more: str) -> Object:
+    return {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z", **more}
+
+
+def test_a_job_that_was_killed_before_its_am_started_names_the_user(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    submitter = KubernetesSubmitter(job.home)
+    asyncio.run(submitter.withdraw(job.folder, "killed by ann"))
+    deadline = build_condition("Failed", reason="DeadlineExceeded", message="Job was active longer than ...")
+    cluster.api.update(JOBS, job.record.job_id, {"status": {"conditions": [deadline]}})
+    status = asyncio.run(submitter.application_status(job.record.job_id))
+    report = build_last_report(job.folder, replace(job.record, submitted=0.0), status)
+    assert report.failure
+    assert (report.state, report.failure.reason) == (JobState.KILLED, "killed by ann")
+    assert report.ended == parse_time("2026-01-01T00:01:00Z")
+
+
 def test_the_state_of_a_job_follows_its_conditions(cluster: Cluster, job: PreparedJob) -> None:
     submit(job)
     name = job.record.job_id
@@ -273,7 +291,7 @@ def test_the_state_of_a_job_follows_its_conditions(cluster: Cluster, job: Prepar
     assert find() == (False, None, True)  # it could not end the Job
     cluster.api.remove(PODS, "am")
     for kind, expected in (("Complete", (False, JobState.SUCCEEDED, False)), ("Failed", (False, None, True))):
-        cluster.api.update(JOBS, name, {"status": {"conditions": [{"type": kind, "status": "True"}]}})
+        cluster.api.update(JOBS, name, {"status": {"conditions": [build_condition(kind)]}})
         assert find() == expected
     cluster.api.remove(JOBS, name)
     assert find() == (False, None, False)
@@ -283,7 +301,7 @@ def test_a_job_whose_application_master_failed_says_why(cluster: Cluster, job: P
     """In the words with which it ended; Kubernetes knows the exit code only."""
     submit(job)
     name = job.record.job_id
-    failed = {"type": "Failed", "status": "True", "message": "Container tony failed with exit code 42"}
+    failed = build_condition("Failed", message="Container tony failed with exit code 42")
     cluster.api.update(JOBS, name, {"status": {"conditions": [failed]}})
     terminated = {"exitCode": 42, "message": "service account tony may not watch pods"}
     status = {"phase": "Failed", "containerStatuses": [{"name": "tony", "state": {"terminated": terminated}}]}
@@ -306,7 +324,8 @@ def test_a_job_whose_am_cannot_start_has_failed_for_that_reason(cluster: Cluster
     }
     cluster.api.objects["/api/v1/namespaces/ml/pods", "am"] = pod
     status = asyncio.run(KubernetesSubmitter(job.home).application_status(name))
-    assert status == ApplicationStatus(alive=False, note="ErrImageNeverPull: no x", given_up=True, is_unstartable=True)
+    assert status
+    assert (status.note, status.is_unstartable) == ("ErrImageNeverPull: no x", True)
     failure = build_last_report(job.folder, job.record, status).failure
     assert failure
     assert failure.diagnosis

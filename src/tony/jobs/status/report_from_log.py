@@ -149,7 +149,8 @@ def build_last_report(folder: JobFolder, record: JobRecord, status: ApplicationS
 def _build_lost_report(
     folder: JobFolder, report: JobReport, status: ApplicationStatus | None, last_sign: float, note: str = ""
 ) -> JobReport:
-    ended = max(last_sign, _find_last_write_time(folder), report.submitted or 0.0)
+    scheduler_end = (status.ended if status else None) or 0.0
+    ended = max(last_sign, _find_last_write_time(folder), report.submitted or 0.0, scheduler_end)
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
     note += _read_supervisor_note(folder)

@@ -55,6 +55,7 @@ from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind, find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
+from tony.schedulers.kubernetes.job_end import build_end_patch, find_end
 from tony.schedulers.kubernetes.job_files import find_files
 from tony.schedulers.kubernetes.job_list import build_list_entry
 from tony.schedulers.kubernetes.kueue import find_queue_problems
@@ -226,16 +227,11 @@ class KubernetesSubmitter(Submitter):
                 raise
             pods = _list_am_pods(client, job_id)
             am = _read_am_address(client, job_id)
-        status = job.get("status") or {}
-        conditions = {each["type"]: each for each in status.get("conditions") or () if each.get("status") == "True"}
-        if "Complete" in conditions:
-            return ApplicationStatus(alive=False, result=JobState.SUCCEEDED)
-        if failed := conditions.get("Failed"):
-            if failed.get("reason") == "DeadlineExceeded":  # of `withdraw`
-                return ApplicationStatus(alive=False, result=JobState.KILLED)
+        if end := find_end(job):
+            if end.state is not JobState.FAILED:
+                return ApplicationStatus(alive=False, result=end.state, note=end.text, ended=end.at)
             note = pod_status.explain_am_end(pods[-1]) if pods else ""
-            note = note or str(failed.get("message") or "")
-            return ApplicationStatus(alive=False, note=note, given_up=True)
+            return ApplicationStatus(alive=False, note=note or end.text, given_up=True, ended=end.at)
         # It could not end the Job, so that the next one is started in vain.
         if note := pod_status.find_failed_exit(pods, FAILED_EXIT_CODE):
             return ApplicationStatus(alive=False, note=note, given_up=True)
@@ -244,7 +240,7 @@ class KubernetesSubmitter(Submitter):
         pod = _find_running_pod(pods)
         note = pod_status.describe_pending(pod) if pod else ""
         if pod and not am.address and (failure := pod_status.find_am_failure(pod, clock.wall())):
-            return ApplicationStatus(alive=False, note=failure, given_up=True, is_unstartable=True)
+            return ApplicationStatus(alive=False, note=failure, given_up=True, is_unstartable=True, ended=clock.wall())
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
 
     async def fetch(self, folder: JobFolder) -> None:
@@ -283,13 +279,13 @@ class KubernetesSubmitter(Submitter):
         await self.withdraw(folder, "its application master is no longer running")
 
     async def withdraw(self, folder: JobFolder, reason: str) -> None:
-        await to_thread(self._withdraw, folder.job_id)
+        await to_thread(self._withdraw, folder.job_id, reason)
 
-    def _withdraw(self, job_id: str) -> None:
-        """End the Job, which stops the AM, and delete the pods of tasks; the history stays for `ttl`."""
+    def _withdraw(self, job_id: str, reason: str) -> None:
+        """End the Job, which stops the AM, and delete the pods of tasks."""
         with contextlib.closing(self._create_client(job_id)) as client:
             with contextlib.suppress(KubeApiError):
-                job = client.patch(JOBS, job_id, {"spec": {"activeDeadlineSeconds": 1}})
+                job = client.patch(JOBS, job_id, build_end_patch(reason))
                 if is_incomplete(job):  # it is suspended, so it would never end
                     _delete_job(client, job_id, str(job["metadata"]["uid"]))
             client.delete_collection(PODS, labels={JOB_LABEL: job_id, PART_LABEL: TASK_PART})

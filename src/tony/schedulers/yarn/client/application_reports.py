@@ -98,7 +98,7 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
         state=state,
         user=report.user or "",
         submitted=(report.submit_time or report.start_time or 0) / 1000,
-        ended=report.finish_time / 1000 if state.ended and report.finish_time else None,
+        ended=_find_end_time(report) if state.ended else None,
         exit_code=None if exit_code is None else int(exit_code),
         reason=diagnostics if state in (JobState.FAILED, JobState.KILLED) else "",
     )
@@ -134,7 +134,12 @@ def to_application_status(report: ApplicationReport) -> ApplicationStatus:
         note=_find_pending_reason(report) if alive else format_diagnostics(report),
         result=_find_result(report),
         given_up=report.state is ApplicationState.FAILED,
+        ended=None if alive else _find_end_time(report),
     )
+
+
+def _find_end_time(report: ApplicationReport) -> float | None:
+    return report.finish_time / 1000 if report.finish_time else None
 
 
 def format_diagnostics(report: ApplicationReport) -> str:
