@@ -264,6 +264,7 @@ def test_a_job_that_was_killed_before_its_am_started_names_the_user(cluster: Clu
     submit(job)
     submitter = KubernetesSubmitter(job.home)
     asyncio.run(submitter.withdraw(job.folder, "killed by ann"))
+    asyncio.run(submitter.sweep(job.folder))
     deadline = build_condition("Failed", reason="DeadlineExceeded", message="Job was active longer than ...")
     cluster.api.update(JOBS, job.record.job_id, {"status": {"conditions": [deadline]}})
     status = asyncio.run(submitter.application_status(job.record.job_id))

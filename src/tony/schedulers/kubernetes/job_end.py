@@ -51,5 +51,10 @@ def find_end(job: Object) -> JobEnd | None:
 
 
 def build_end_patch(reason: str) -> Object:
-    """Return the patch that ends a Job, and with it the pod of its AM; its objects stay for `ttl`."""
-    return {"metadata": {"annotations": {_END_REASON: reason}}, "spec": {"activeDeadlineSeconds": 1}}
+    """Return the patch that ends a Job, and with it the pod of its AM; its objects stay for `ttl`.
+
+    Args:
+        reason: empty to keep that of an earlier patch.
+    """
+    note = {"annotations": {_END_REASON: reason}} if reason else {}
+    return {"metadata": note, "spec": {"activeDeadlineSeconds": 1}}

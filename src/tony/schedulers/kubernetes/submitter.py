@@ -276,7 +276,7 @@ class KubernetesSubmitter(Submitter):
             client.close()
 
     async def sweep(self, folder: JobFolder) -> None:
-        await self.withdraw(folder, "its application master is no longer running")
+        await to_thread(self._withdraw, folder.job_id, "")
 
     async def withdraw(self, folder: JobFolder, reason: str) -> None:
         await to_thread(self._withdraw, folder.job_id, reason)
