@@ -17,6 +17,7 @@ from tony.schedulers.kubernetes.pod_status import (
     find_start_failure,
     has_executor_ended,
 )
+from tony.schedulers.kubernetes.pod_watch import trim_pod
 
 PULL = "image x cannot be pulled (see `image` and `pull_secrets`)"
 DELETED: Object = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
@@ -139,6 +140,16 @@ def test_a_pod_that_waits_names_the_settings_that_decide_it(words: str, hint: st
     condition = {"type": "PodScheduled", "status": "False", "message": f"0/1 nodes are available: {words}{more}"}
     shown = f"0/1 nodes are available: {words[:-1]} {hint}"
     assert find_pending_reason({"status": {"conditions": [condition]}}) == shown
+
+
+def test_a_pod_that_fits_no_node_says_how_much_it_requests() -> None:
+    message = "0/1 nodes are available: 1 Insufficient memory, 1 Insufficient nvidia.com/gpu."
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    resources = {"requests": {"memory": str(900 << 30), "cpu": "4"}, "limits": {"nvidia.com/gpu": "1"}}
+    pod = {"spec": {"containers": [{"name": "tony", "resources": resources}]}, "status": {"conditions": [condition]}}
+    assert find_pending_reason(trim_pod({"metadata": {}, **pod})).endswith(
+        "(see `memory`, `gpus` and `resources`; a pod requests 900g of memory, 1 of nvidia.com/gpu)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tony.linux.process import format_signal
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.launch_payload import CONTAINER_NAME
 from tony.schedulers.kubernetes.pod_table import TaskPod
-from tony.units import format_size, parse_size
+from tony.units import format_size
 
 #: Reasons of a disruption -> why the pod ended, and how the cluster killed it.
 _DISRUPTIONS: Mapping[str, tuple[str, ClusterKill]] = {
@@ -43,6 +43,8 @@ _NO_IMAGE_VOLUMES = 'failed to mkdir ""'
 _NO_PYTHON = re.compile(r'exec: "python3": .*not found')
 #: What follows the scheduler's words about nodes: what it would gain by preemption.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate, )?preemption: .*")
+#: A resource of which the scheduler finds no node with enough.
+_INSUFFICIENT = re.compile(r"Insufficient ([\w./-]+)")
 #: Words of the scheduler -> settings that decide it.
 _PLACEMENT_SETTINGS: Mapping[str, str] = {
     "Insufficient memory": "`memory`",
@@ -126,9 +128,16 @@ def find_pending_reason(pod: Object) -> str:
         return ""
     text = _PREEMPTION.sub("", clean_text(condition.get("message") or condition.get("reason") or ""))
     settings = [name for words, name in _PLACEMENT_SETTINGS.items() if words in text]
-    if re.search(r"Insufficient [\w.-]+/", text):  # a device has the domain of its vendor
+    if any("/" in name for name in _INSUFFICIENT.findall(text)):  # a device has the domain of its vendor
         settings.append("`gpus` and `resources`")
-    return f"{text} (see {', '.join(settings)})" if settings else text
+    if not settings:
+        return text
+    resources = _find_resources(pod)
+    requested = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    missing = (name.rstrip(".") for name in _INSUFFICIENT.findall(text))
+    amounts = [f"{_format_amount(name, requested[name])} of {name}" for name in missing if name in requested]
+    asked = f"; a pod requests {', '.join(amounts)}" if amounts else ""
+    return f"{text} (see {', '.join(settings)}{asked})"
 
 
 def find_start_failure(pod: Object) -> tuple[str, bool] | None:
@@ -307,11 +316,19 @@ def _describe_exit(what: str, terminated: Object) -> str:
 
 
 def _find_memory_limit(pod: Object) -> str:
-    for container in pod.get("spec", {}).get("containers") or ():
-        limit = (container.get("resources", {}).get("limits") or {}).get("memory", "")
-        if container.get("name") == CONTAINER_NAME and limit:
-            return f" ({format_size(int(limit)) if limit.isdecimal() else parse_size(limit) or limit})"
-    return ""
+    limit = (_find_resources(pod).get("limits") or {}).get("memory", "")
+    return f" ({_format_amount('memory', limit)})" if limit else ""
+
+
+def _find_resources(pod: Object) -> Object:
+    """Return requests and limits of the container that tony starts."""
+    found = (each for each in pod.get("spec", {}).get("containers") or () if each.get("name") == CONTAINER_NAME)
+    container: Object = next(found, {})
+    return container.get("resources") or {}
+
+
+def _format_amount(resource: str, amount: str) -> str:
+    return format_size(int(amount)) if resource == "memory" and amount.isdecimal() else amount
 
 
 def _list_init_containers(pod: Object) -> Sequence[Object]:
