@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tony.errors import ConnectionFailedError, TonyError, join_lines
+from tony.errors import ConnectionFailedError, SchedulerError, TonyError, join_lines
 from tony.history.directory_scan import JobListing, scan
 from tony.model.job_summary import JobHead, head_of_report
 from tony.model.state_directory import Home
@@ -89,9 +89,9 @@ async def list_jobs(home: Home, job_filter: Filter) -> Jobs:
                 return head_of_report(await job_status.load_report(home, head.job))
             except TonyError as error:
                 unknown.setdefault(join_lines(error), []).append(head.job)
-                if head.job in elsewhere or not isinstance(error, ConnectionFailedError):
+                if head.job in elsewhere or not isinstance(error, ConnectionFailedError | SchedulerError):
                     return elsewhere.get(head.job, head)
-                return head_of_report(await job_status.load_last_known_report(home, head.job))
+                return head_of_report(await job_status.load_last_known_report(home, head.job, error))
 
     living = await asyncio.gather(*(query(head) for head in _open(listing, job_filter)))
     local_jobs = {head.job for head in (*listing.ended, *listing.open)}

@@ -255,6 +255,8 @@ class ApiConnections:
             return UnreachableError(f"{where}: no such host ({error.strerror})", is_lasting=is_lasting)
         if isinstance(error, TimeoutError):
             return UnreachableError(f"{where} does not respond")
+        if isinstance(error, ConnectionResetError | ssl.SSLEOFError):
+            return UnreachableError(f"{where} closes connections at once: it is starting or ending")
         return UnreachableError(f"{where} cannot be reached: {error}")
 
 

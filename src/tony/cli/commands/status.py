@@ -19,7 +19,7 @@ from tony.cli.text.status_text import (
     lacks_reasons,
     lacks_restarts,
 )
-from tony.errors import ConnectionFailedError, InfraError, TonyError
+from tony.errors import ConnectionFailedError, InfraError, SchedulerError, TonyError
 from tony.jobs.root_cause import ROOT_CAUSE_FIELDS, build_root_cause
 from tony.model.codec import Json, to_plain
 from tony.model.job_report import JobReport
@@ -53,7 +53,7 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
     home, name = job_id(job)
     try:
         report = load_report(home, name)
-    except ConnectionFailedError as error:
+    except (ConnectionFailedError, SchedulerError) as error:
         raise _show_last_known(home, name, error, shown=not as_json) from error
     progress = _read_progress(home, report)
     if as_json:
@@ -124,15 +124,15 @@ def _show(
     say_all(format_status(report, find_columns(), find_further_sessions(events, report), alone, sentence, portal))
 
 
-def _show_last_known(home: Home, name: str, error: ConnectionFailedError, *, shown: bool) -> ConnectionFailedError:
-    """Show the last known status of a job whose AM does not answer; return the error with what to do."""
-    import asyncio  # late: only if an AM does not answer
+def _show_last_known(home: Home, name: str, error: InfraError, *, shown: bool) -> InfraError:
+    """Show the last known status of a job whose AM or scheduler does not answer; return the error with what to do."""
+    import asyncio  # late: only if one of them does not answer
 
     from tony.jobs.status.job_status import add_stop_hint, load_last_known_report
 
     if shown:
-        _show(asyncio.run(load_last_known_report(home, name)), home.job(name))
-    return add_stop_hint(home, name, error)
+        _show(asyncio.run(load_last_known_report(home, name, error)), home.job(name))
+    return add_stop_hint(home, name, error) if isinstance(error, ConnectionFailedError) else error
 
 
 def _fetch_session_reasons(home: Home, name: str, report: JobReport) -> None:

@@ -7,10 +7,11 @@ finalized with a failure that says so; if nothing can be found out, that is an e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 from tony import clock
-from tony.errors import ConnectionFailedError, InfraError
+from tony.errors import ConnectionFailedError, InfraError, SchedulerError
 from tony.history import event_log
 from tony.history.job_record import build_pending_report, read_summary, record_of
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, describe_delay, request_report
@@ -24,7 +25,6 @@ from tony.retry import Backoff
 from tony.schedulers import registry
 from tony.schedulers.client_interface import Submitter
 
-_AM_UNREACHABLE = "its application master does not answer; showing the last known status"
 #: Seconds, at most, from submission to the first sign of the AM.
 _SUBMISSION_SECONDS = 30.0
 #: Seconds, at most, from the creation of its lock file to its first event.
@@ -110,21 +110,24 @@ def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:
     return abs(clock.wall() - since) < timeout and not event_log.segments(folder.path)
 
 
-async def load_last_known_report(home: Home, job_id: str) -> JobReport:
-    """Return the last known status of a job whose AM does not answer.
+async def load_last_known_report(home: Home, job_id: str, error: InfraError) -> JobReport:
+    """Return the last known status of a job.
+
+    Args:
+        error: its AM does not answer, or its scheduler.
 
     Raises:
         UnknownJobError: there is no such job.
     """
     folder, record = home.job(job_id), record_of(home, job_id)
-    fresh = True
-    try:
-        await registry.load_submitter(home, record).fetch(folder)
-    except InfraError:
-        fresh = False
-    return replace(
-        await to_thread(remote_job_sync.load_cached_report, folder, record, fresh=fresh), waiting=_AM_UNREACHABLE
-    )
+    who, fresh = "its scheduler", False
+    if not isinstance(error, SchedulerError):
+        who = "its application master"
+        with contextlib.suppress(InfraError):
+            await registry.load_submitter(home, record).fetch(folder)
+            fresh = True
+    report = await to_thread(remote_job_sync.load_cached_report, folder, record, fresh=fresh)
+    return replace(report, waiting=f"{who} does not answer; showing the last known status")
 
 
 def add_stop_hint(home: Home, job_id: str, error: ConnectionFailedError) -> ConnectionFailedError:

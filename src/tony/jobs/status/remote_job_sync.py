@@ -109,6 +109,9 @@ async def _query_without_scheduler(
     folder: JobFolder, submitter: Submitter, query: asyncio.Task[ApplicationStatus | None]
 ) -> JobReport | None:
     """Return a report from the AM or the summary if the scheduler does not answer in time; None without one."""
+    location = locate_am(folder)
+    if location and location.dialed_by:  # the AM is reached through the scheduler, as is what it has stored
+        return None
     await asyncio.wait([query], timeout=_SCHEDULER_TIMEOUT_SECONDS)
     if query.done() and not query.cancelled() and not query.exception():
         return None

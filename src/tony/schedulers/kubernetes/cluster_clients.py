@@ -10,7 +10,7 @@ from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cl
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 #: Seconds for which a person waits for an API server that cannot be reached: it may be starting again.
-_GIVE_UP_SECONDS = 10.0
+_GIVE_UP_SECONDS = 3.0
 
 
 def create_client(settings: KubernetesSettings, *, give_up_seconds: float = _GIVE_UP_SECONDS) -> ApiClient:
