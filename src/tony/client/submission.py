@@ -140,6 +140,7 @@ def prepare_submission(
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _create_credentials(tls) as credentials:
         _raise_problems(resolved, _find_problems(resolved, submitter, is_staged=staged_copy is not None))
+    resolved = replace(resolved, spec=submitter.pin_cluster(resolved.spec))
     for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
         on_notice(SubmissionNotice(sentence))
     for sentence in find_unsupported_settings(resolved.spec, submitter.capabilities):

@@ -143,6 +143,13 @@ class Submitter(ABC):
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         """Return requests that this scheduler can never satisfy, with the arithmetic, and errors in its settings."""
 
+    def pin_cluster(self, spec: JobSpec) -> JobSpec:
+        """Return the job with the settings of the cluster that it is submitted to. After `check`.
+
+        They are recorded, so that later commands do not look for the job in the cluster that is the user's by then.
+        """
+        return spec
+
     def notices(self, spec: JobSpec) -> Sequence[str]:
         """Return hints for the submitter that are not errors; one or two sentences each."""
         return ()

@@ -371,6 +371,23 @@ def test_a_framework_of_another_package_is_refused(cluster: Cluster, job: Prepar
     assert not cluster.list_left()
 
 
+def test_a_job_is_found_where_it_was_submitted(
+    cluster: Cluster, job: PreparedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever KUBECONFIG is later: in another namespace it would be taken for one that was deleted."""
+    kubeconfig = cluster.settings.pop("kubeconfig")
+    monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    submitter = KubernetesSubmitter(job.home)
+    spec = submitter.pin_cluster(replace(job.record.spec, scheduler_settings=cluster.settings))
+    pinned = replace(job, record=replace(job.record, spec=spec))
+    write_json(job.folder.job, to_plain(pinned.record))
+    submit(pinned)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "other"))
+    status = asyncio.run(submitter.application_status(job.record.job_id))
+    assert status
+    assert status.alive
+
+
 def test_a_job_of_another_machine_is_found_by_its_id(
     cluster: Cluster, job: PreparedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,7 +401,8 @@ def test_a_job_of_another_machine_is_found_by_its_id(
     ConfigMapJobStore(client, name).put("job.json", json.dumps(to_plain(record)).encode())
     home = Home(tmp_path / "other")
     assert resolve(home, name) == name
-    assert load_recorded_values(home.job(name)) == {"image": "i", "context": "c", "namespace": "ml"}
+    own = {"context": "c", "namespace": "ml", "kubeconfig": kubeconfig}
+    assert load_recorded_values(home.job(name)) == {"image": "i", **own}
     with pytest.raises(UnknownJobError):
         resolve(home, "kubernetes-20260102-030405-ffffff")
     client.close()

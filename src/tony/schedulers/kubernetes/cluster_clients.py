@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tony.errors import Problem
 from tony.kube.api_client import ApiClient
+from tony.kube.cluster_access import ClusterAccess
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cluster_access
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
@@ -19,12 +24,48 @@ def create_client(settings: KubernetesSettings, *, give_up_seconds: float = _GIV
     Raises:
         KubeconfigError: there is none.
     """
-    files = (settings.kubeconfig,) if settings.kubeconfig else find_kubeconfig_files(os.environ)
+    return ApiClient(_load_access(settings, _find_files(settings)), give_up_seconds=give_up_seconds)
+
+
+def find_cluster_settings(settings: KubernetesSettings) -> Mapping[str, str]:
+    """Return the settings that name the cluster and namespace to which a job's settings lead now.
+
+    Raises:
+        KubeconfigError: there is none.
+    """
+    files = _find_files(settings)
+    access = _load_access(settings, files)
+    names = {"context": access.context, "namespace": access.namespace}
+    # Several files are one together: then KUBECONFIG has to name them later, too.
+    return {**names, "kubeconfig": os.path.abspath(files[0])} if len(files) == 1 else names
+
+
+def replace_access(job: bytes, own: Mapping[str, str]) -> bytes:
+    """Replace how a job's submitter reached the cluster by how this client does.
+
+    The file may be anyone's who may write ConfigMaps: it must not choose a kubeconfig file, which can name programs.
+
+    Args:
+        own: see `find_cluster_settings`.
+    """
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        record = json.loads(job)
+        given = dict(record["spec"]["scheduler_settings"])
+        given.pop("kubeconfig", None)
+        record["spec"]["scheduler_settings"] = {**given, **own}
+        return json.dumps(record).encode()
+    return job  # it is damaged
+
+
+def _find_files(settings: KubernetesSettings) -> Sequence[Path]:
+    return (settings.kubeconfig,) if settings.kubeconfig else find_kubeconfig_files(os.environ)
+
+
+def _load_access(settings: KubernetesSettings, files: Sequence[Path]) -> ClusterAccess:
     try:
-        access = load_cluster_access(files, settings.context, settings.namespace)
+        return load_cluster_access(files, settings.context, settings.namespace)
     except KubeconfigError as error:
         raise KubeconfigError([_name_setting(each, settings) for each in error.problems]) from None
-    return ApiClient(access, give_up_seconds=give_up_seconds)
 
 
 def _name_setting(problem: Problem, settings: KubernetesSettings) -> Problem:

@@ -52,7 +52,7 @@ from tony.schedulers.kubernetes.access_rules import (
 )
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
-from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings, replace_access
 from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind, find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
 from tony.schedulers.kubernetes.job_end import build_end_patch, find_end
@@ -129,6 +129,10 @@ class KubernetesSubmitter(Submitter):
             return error.problems
         except KubeError as error:
             return [Problem(key="scheduler.name", value="kubernetes", message=str(error))]
+
+    def pin_cluster(self, spec: JobSpec) -> JobSpec:
+        settings, _ = read_settings(spec.scheduler_settings)
+        return replace(spec, scheduler_settings={**spec.scheduler_settings, **find_cluster_settings(settings)})
 
     def render(self, job: PreparedJob) -> Json:
         record = job.record
@@ -248,7 +252,7 @@ class KubernetesSubmitter(Submitter):
 
     def _fetch(self, folder: JobFolder) -> None:
         with contextlib.closing(self._create_client(folder.job_id)) as client:
-            localize_job = partial(_replace_access, client=client)
+            localize_job = partial(replace_access, own=find_cluster_settings(self._read_settings(folder.job_id)))
             RecordDownload(self._histories.open_record(client, folder.job_id), folder, localize_job).fetch()
 
     async def renew_tokens(self, folder: JobFolder, on_trouble: Callable[[str], None]) -> None:
@@ -322,10 +326,12 @@ class KubernetesSubmitter(Submitter):
     def find_logs_command(self, job_id: str) -> str:
         return f"kubectl logs -l {JOB_LABEL}={job_id} --all-containers"
 
+    def _read_settings(self, job_id: str) -> KubernetesSettings:
+        return read_settings(load_recorded_values(self._home.job(job_id)))[0]
+
     def _create_client(self, job_id: str) -> ApiClient:
-        settings, _ = read_settings(load_recorded_values(self._home.job(job_id)))
         try:
-            return create_client(settings)
+            return create_client(self._read_settings(job_id))
         except KubeconfigError as error:
             raise SchedulerError(str(error)) from error
 
@@ -479,17 +485,3 @@ def _read_am_address(client: ApiClient, job_id: str) -> ApplicationStatus:
         return ApplicationStatus(alive=True, address=address, attempt=attempt, dialed_by="kubernetes")
     except (ValueError, TypeError, AttributeError):
         return ApplicationStatus(alive=True)
-
-
-def _replace_access(job: bytes, *, client: ApiClient) -> bytes:
-    """Replace how a job's submitter reached the cluster by how this client does.
-
-    The file may be anyone's who may write ConfigMaps: it must not choose a kubeconfig file, which can name programs.
-    """
-    with contextlib.suppress(ValueError, LookupError, TypeError):
-        record = json.loads(job)
-        own = {"context": client.access.context, "namespace": client.namespace}
-        record["spec"]["scheduler_settings"] = settings = {**dict(record["spec"]["scheduler_settings"]), **own}
-        settings.pop("kubeconfig", None)
-        return json.dumps(record).encode()
-    return job  # it is damaged
