@@ -97,7 +97,8 @@ def _list_for_failure(report: JobReport, cause: RootCause, *, has_log: bool) -> 
     is_hang = report.failure is not None and report.failure.cause is FailureCause.HANG
     found = [NextCommand(f"tony stacks {report.job}", "where each task waited")] if is_hang else []
     found += [_build_logs(report, cause)] if cause.root_task and has_log else []
-    if report.failure and report.failure.failure_class is not FailureClass.USER:
+    has_events = report.attempt > 0  # the first AM attempt begins the log
+    if has_events and report.failure and report.failure.failure_class is not FailureClass.USER:
         found += [NextCommand(f"tony events {report.job}", "what happened, in order")]
     return found
 

@@ -13,7 +13,7 @@ from tony.schedulers.kubernetes.job_list import build_list_entry
     [
         ({}, JobState.RUNNING, ""),
         ({"type": "Complete"}, JobState.SUCCEEDED, ""),
-        ({"type": "Failed", "reason": "DeadlineExceeded", "message": "Job was active longer"}, JobState.KILLED, ""),
+        ({"type": "Failed", "reason": "DeadlineExceeded", "message": "Job was active longer"}, JobState.FAILED, ""),
         ({"type": "Failed", "reason": "BackoffLimitExceeded", "message": "backoff limit"}, JobState.FAILED, ""),
         ({"type": "Failed", "reason": "PodFailurePolicy", "message": "pod x"}, JobState.FAILED, "pod x"),
     ],

@@ -388,6 +388,17 @@ def test_a_job_is_found_where_it_was_submitted(
     assert status.alive
 
 
+def test_a_job_whose_am_never_started_is_known_elsewhere(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    submitter, name = KubernetesSubmitter(job.home), job.record.job_id
+    assert "is starting" in asyncio.run(submitter.describe_foreign(name))
+    cluster.api.update(JOBS, name, {"status": {"conditions": [build_condition("Failed", message="no x")]}})
+    assert asyncio.run(submitter.describe_foreign(name)).endswith("nothing of it is recorded: no x")
+    asyncio.run(submitter.fetch_logs(job.folder, {}, cast(LogSink, TailSink())))
+    cluster.api.remove(JOBS, name)
+    assert asyncio.run(submitter.describe_foreign(name)) == ""
+
+
 def test_a_job_of_another_machine_is_found_by_its_id(
     cluster: Cluster, job: PreparedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,7 +85,8 @@ def find_account_problem(client: ApiClient, account: str, further: Sequence[Need
     if is_missing(client, NAMESPACES, client.namespace):
         text = "the cluster has no such namespace: correct `namespace`, or that of the context in the kubeconfig file"
         return Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)
-    command = format_role_command(account, client.namespace, (*AM_RULES, *further))
+    create = f"kubectl -n {client.namespace} create serviceaccount {account}"
+    command = f"{create}; {format_role_command(account, client.namespace, (*AM_RULES, *further))}"
     text = f"namespace {client.namespace} has no such service account. Its administrator runs once: {command}"
     return Problem(key="scheduler.kubernetes.service_account", value=account, message=text)
 
@@ -119,11 +120,10 @@ def build_account_objects(account: str, rules: Sequence[NeededRule] = AM_RULES) 
 
 
 def format_role_command(account: str, namespace: str, rules: Sequence[NeededRule] = AM_RULES) -> str:
-    """Return the commands that create a service account and its Role in a namespace, on one line."""
+    """Return the commands that give a service account its Role in a namespace, on one line."""
     verbs = dict.fromkeys(verb for rule in rules for verb in rule.verbs)
     kinds = [f"{rule.resource}.{rule.group}" if rule.group else rule.resource for rule in rules]
     return (
-        f"kubectl -n {namespace} create serviceaccount {account}; "
         f"kubectl -n {namespace} create role {account} --verb={','.join(verbs)} --resource={','.join(kinds)}; "
         f"kubectl -n {namespace} create rolebinding {account} --role={account} --serviceaccount={namespace}:{account}"
     )

@@ -45,7 +45,8 @@ def find_end(job: Object) -> JobEnd | None:
         reason, text = each.get("reason"), str(each.get("message") or "")
         if reason == "DeadlineExceeded":  # see `build_end_patch`
             why = str((job["metadata"].get("annotations") or {}).get(_END_REASON, ""))
-            return JobEnd(JobState.KILLED, at, escape(why[:_MAX_REASON_CHARACTERS]))
+            # Without a reason a client has only removed what a dead AM had left.
+            return JobEnd(JobState.KILLED if why else JobState.FAILED, at, escape(why[:_MAX_REASON_CHARACTERS]))
         return JobEnd(JobState.FAILED, at, text, is_reported=reason == "BackoffLimitExceeded")
     return None
 

@@ -10,8 +10,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
-import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,10 +27,8 @@ from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.job_spec import JobSpec
 from tony.model.log_file_tail import LogFileTail
-from tony.model.staged_files import StagedJob
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
-from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.rpc.am_address import TlsAddress, parse
 from tony.schedulers.capabilities import Capabilities
@@ -42,23 +38,16 @@ from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PAR
 from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_status
-from tony.schedulers.kubernetes.access_rules import (
-    CLIENT_RULES,
-    KUEUE_RULES,
-    POD_GROUP_RULES,
-    NeededRule,
-    find_account_problem,
-    find_missing_rules,
-)
+from tony.schedulers.kubernetes.access_rules import is_missing
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
+from tony.schedulers.kubernetes.cluster_checks import NO_RUNTIME, build_trial_pod, find_cluster_problems
 from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings, replace_access
-from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind, find_gang_problems
+from tony.schedulers.kubernetes.gangs import find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
 from tony.schedulers.kubernetes.job_end import build_end_patch, find_end
 from tony.schedulers.kubernetes.job_files import find_files
 from tony.schedulers.kubernetes.job_list import build_list_entry
-from tony.schedulers.kubernetes.kueue import find_queue_problems
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
     AM_PART,
@@ -66,15 +55,11 @@ from tony.schedulers.kubernetes.manifests import (
     RELEASE,
     TASK_PART,
     build_job,
-    build_task_pod,
-    mount_image,
 )
-from tony.schedulers.kubernetes.pod_groups import NO_POD_GROUPS, find_pod_groups
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
-from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
 from tony.schedulers.kubernetes.port_forward import forward_port
 from tony.schedulers.kubernetes.record_place import HistoryReader, make_record
-from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings, read_settings
+from tony.schedulers.kubernetes.settings import KubernetesSettings, read_settings
 from tony.schedulers.settings_schema import load_recorded_values
 from tony.schedulers.shipping.code_archives import store_modules
 from tony.storage.cache.object_cache import Cache
@@ -83,15 +68,7 @@ if TYPE_CHECKING:
     from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
     from tony.storage.staging.remote_files_interface import RemoteFiles
 
-#: In dry runs, for what only a submission knows: the Job's uid, tony's archive, the AM's address.
-_UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
-_NO_RUNTIME = ("0" * 64, 1)
-_NO_ADDRESS = "tls:0.0.0.0:0"
 _MAX_ADDRESS_BYTES = 1 << 16
-#: In the answer for a webhook that is down: it would keep the AM from getting a pod, and nothing would say so.
-_WEBHOOK = "failed calling webhook"
-#: In the answer of an API server that drops images of volumes, or does not know them.
-_NO_IMAGE_VOLUMES = re.compile(r'must specify a volume type|unknown field "spec\.volumes\[\d+\]\.image"')
 
 
 class KubernetesSubmitter(Submitter):
@@ -124,7 +101,7 @@ class KubernetesSubmitter(Submitter):
             return [Problem(key="scheduler.kubernetes.image", message=f"{text}. Set it, such as python:3.12-slim.")]
         try:
             with contextlib.closing(create_client(settings)) as client:
-                return _find_problems(client, spec, settings)
+                return find_cluster_problems(client, spec, settings)
         except KubeconfigError as error:
             return error.problems
         except KubeError as error:
@@ -139,8 +116,8 @@ class KubernetesSubmitter(Submitter):
         settings, _ = read_settings(record.spec.scheduler_settings)
         return {
             "scheduler": "kubernetes",
-            "job": build_job(record, settings, _NO_RUNTIME),
-            "pods": {role: _build_trial_pod(record, role, settings) for role in record.spec.effective_roles},
+            "job": build_job(record, settings, NO_RUNTIME),
+            "pods": {role: build_trial_pod(record, role, settings) for role in record.spec.effective_roles},
         }
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
@@ -310,6 +287,21 @@ class KubernetesSubmitter(Submitter):
             found = client.list(JOBS, labels=MANAGED_LABELS).items
         return [build_list_entry(job) for job in found if not is_incomplete(job)]
 
+    async def describe_foreign(self, job_id: str) -> str:
+        return await to_thread(self._describe_foreign, job_id)
+
+    def _describe_foreign(self, job_id: str) -> str:
+        with contextlib.closing(self._create_client(job_id)) as client:
+            if is_missing(client, JOBS, job_id):
+                return ""
+        status = self._find_status(job_id)
+        state = "is starting" if status.alive else "has ended before its application master started"
+        return f"job {job_id} {state}, so that nothing of it is recorded{status.note and f': {status.note}'}"
+
+    async def kill_foreign(self, job_id: str) -> bool:
+        await to_thread(self._withdraw, job_id, "killed by its user")
+        return True
+
     async def fetch_logs(
         self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
     ) -> None:
@@ -319,7 +311,7 @@ class KubernetesSubmitter(Submitter):
     def _read_tails(self, job_id: str) -> Sequence[LogFileTail]:
         client = contextlib.closing(self._create_client(job_id))
         with client as connected, contextlib.closing(self._histories.open_record(connected, job_id)) as store:
-            if not store.list():
+            if not store.list() and is_missing(connected, JOBS, job_id):
                 raise SchedulerError("the job's objects were removed from the cluster, and with them its output")
             return read_tails(store)
 
@@ -334,105 +326,6 @@ class KubernetesSubmitter(Submitter):
             return create_client(self._read_settings(job_id))
         except KubeconfigError as error:
             raise SchedulerError(str(error)) from error
-
-
-def _find_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
-    """Return missing rights, a missing service account, and objects that the API server would refuse."""
-    if missing := find_missing_rules(client, CLIENT_RULES):
-        text = f"you may not {', '.join(missing)} in namespace {client.namespace}; ask its administrator"
-        return [Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)]
-    rules, problems = _find_gang_needs(client, spec, settings)
-    if problems:
-        return problems
-    if problem := find_account_problem(client, settings.service_account, rules):
-        return [problem]
-    roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
-    places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
-    place = settings.staging_place
-    places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{place.claim}"}} if place and place.claim else {}
-    secret = settings.s3_secret
-    places |= {"scheduler.kubernetes.s3_secret": {"/s3": f"secret:{secret}"}} if secret else {}
-    if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
-        return absent
-    record = _build_trial_record(spec)
-    job = build_job(record, settings, _NO_RUNTIME)
-    trials = [("scheduler.kubernetes", JOBS, job), ("scheduler.kubernetes", PODS, _build_trial_am_pod(job))]
-    trials += [(f"roles.{role}", PODS, _build_trial_pod(record, role, settings)) for role in spec.effective_roles]
-    refused: dict[str, Problem] = {}
-    for key, resource, body in trials:
-        if key in refused:  # the pod of a Job that is refused
-            continue
-        try:
-            client.create(resource, body, dry_run=True)
-        except KubeApiError as error:
-            if "exceeded quota" in error.text or (error.is_passing and _WEBHOOK not in error.text):  # it waits
-                continue
-            if place and place.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
-                text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another place"
-                return [Problem(key="scheduler.kubernetes.staging", value=str(place), message=text)]
-            refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
-    return [*refused.values()]
-
-
-def _find_gang_needs(
-    client: ApiClient, spec: JobSpec, settings: KubernetesSettings
-) -> tuple[Sequence[NeededRule], Sequence[Problem]]:
-    """Return what AMs need for the job's gang besides `AM_RULES`, and what the cluster lacks for it."""
-    if settings.queue:
-        return KUEUE_RULES, find_queue_problems(client, settings.queue)
-    if find_gang_kind(settings) is GangKind.NONE or sum(count_gang_sizes(spec).values()) < 2:
-        return (), ()
-    if find_pod_groups(client):
-        return POD_GROUP_RULES, ()
-    if settings.gang:
-        text = f"{NO_POD_GROUPS}. Leave `gang` out, and its pods are started one by one."
-        return (), [Problem(key="scheduler.kubernetes.gang", value=settings.gang, message=text)]
-    return (), ()
-
-
-def _build_trial_record(spec: JobSpec) -> JobRecord:
-    """Return a record of a job that is not submitted."""
-    return JobRecord(
-        version=RECORD_VERSION,
-        job_id=f"tony-trial-{os.urandom(4).hex()}",
-        user="",
-        host="",
-        submitted=0.0,
-        tony_version="",
-        spec=spec,
-        staged=StagedJob(),
-        framework_module="",
-    )
-
-
-def _build_trial_am_pod(job: Object) -> Object:
-    """Return the pod of a Job. The API server looks up priority and runtime classes for pods, not for Jobs."""
-    template = job["spec"]["template"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**template["metadata"], "name": job["metadata"]["name"]},
-        "spec": template["spec"],
-    }
-
-
-def _build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings) -> Object:
-    """Return the pod of a task of a job that is not submitted, of which no file is staged."""
-    pod = build_task_pod(
-        record,
-        role,
-        f"{record.job_id}-0",
-        settings,
-        runtime=_NO_RUNTIME,
-        pieces={},
-        am_address=_NO_ADDRESS,
-        owner=_UNKNOWN_UID,
-        memory=record.spec.effective_roles[role].resources.memory,
-    )
-    place = settings.staging_place
-    if place and place.trial_image:
-        mount_image(pod["spec"], _NO_RUNTIME[0], place.trial_image)
-    return pod
 
 
 def _fetch_hadoop_access(job: PreparedJob, settings: KubernetesSettings, client: ApiClient) -> HadoopAccess | None:

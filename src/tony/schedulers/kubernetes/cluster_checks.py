@@ -1,0 +1,137 @@
+"""What a job lacks in a cluster: rights, a service account, objects that it names; and what the API server refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from tony.errors import Problem
+from tony.kube.api_client import ApiClient, Object
+from tony.kube.errors import KubeApiError
+from tony.kube.resources import JOBS, PODS
+from tony.model.job_spec import JobSpec
+from tony.model.staged_files import StagedJob
+from tony.model.submission_record import RECORD_VERSION, JobRecord
+from tony.schedulers.kubernetes.access_rules import (
+    CLIENT_RULES,
+    KUEUE_RULES,
+    POD_GROUP_RULES,
+    NeededRule,
+    find_account_problem,
+    find_missing_rules,
+)
+from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind
+from tony.schedulers.kubernetes.kueue import find_queue_problems
+from tony.schedulers.kubernetes.manifests import build_job, build_task_pod, mount_image
+from tony.schedulers.kubernetes.pod_groups import NO_POD_GROUPS, find_pod_groups
+from tony.schedulers.kubernetes.pod_volumes import find_missing_volumes
+from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings
+
+#: In dry runs, for what only a submission knows: the Job's uid, tony's archive, the AM's address.
+_UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
+NO_RUNTIME = ("0" * 64, 1)
+_NO_ADDRESS = "tls:0.0.0.0:0"
+#: In the answer for a webhook that is down: it would keep the AM from getting a pod, and nothing would say so.
+_WEBHOOK = "failed calling webhook"
+#: In the answer of an API server that drops images of volumes, or does not know them.
+_NO_IMAGE_VOLUMES = re.compile(r'must specify a volume type|unknown field "spec\.volumes\[\d+\]\.image"')
+
+
+def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
+    """Return missing rights, a missing service account, and objects that the API server would refuse."""
+    if missing := find_missing_rules(client, CLIENT_RULES):
+        text = f"you may not {', '.join(missing)} in namespace {client.namespace}; ask its administrator"
+        return [Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)]
+    rules, problems = _find_gang_needs(client, spec, settings)
+    if problems:
+        return problems
+    if problem := find_account_problem(client, settings.service_account, rules):
+        return [problem]
+    roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
+    places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
+    place = settings.staging_place
+    places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{place.claim}"}} if place and place.claim else {}
+    secret = settings.s3_secret
+    places |= {"scheduler.kubernetes.s3_secret": {"/s3": f"secret:{secret}"}} if secret else {}
+    if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
+        return absent
+    record = _build_trial_record(spec)
+    job = build_job(record, settings, NO_RUNTIME)
+    trials = [("scheduler.kubernetes", JOBS, job), ("scheduler.kubernetes", PODS, _build_trial_am_pod(job))]
+    trials += [(f"roles.{role}", PODS, build_trial_pod(record, role, settings)) for role in spec.effective_roles]
+    refused: dict[str, Problem] = {}
+    for key, resource, body in trials:
+        if key in refused:  # the pod of a Job that is refused
+            continue
+        try:
+            client.create(resource, body, dry_run=True)
+        except KubeApiError as error:
+            if "exceeded quota" in error.text or (error.is_passing and _WEBHOOK not in error.text):  # it waits
+                continue
+            if place and place.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
+                text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another place"
+                return [Problem(key="scheduler.kubernetes.staging", value=str(place), message=text)]
+            refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
+    return [*refused.values()]
+
+
+def _find_gang_needs(
+    client: ApiClient, spec: JobSpec, settings: KubernetesSettings
+) -> tuple[Sequence[NeededRule], Sequence[Problem]]:
+    """Return what AMs need for the job's gang besides `AM_RULES`, and what the cluster lacks for it."""
+    if settings.queue:
+        return KUEUE_RULES, find_queue_problems(client, settings.queue)
+    if find_gang_kind(settings) is GangKind.NONE or sum(count_gang_sizes(spec).values()) < 2:
+        return (), ()
+    if find_pod_groups(client):
+        return POD_GROUP_RULES, ()
+    if settings.gang:
+        text = f"{NO_POD_GROUPS}. Leave `gang` out, and its pods are started one by one."
+        return (), [Problem(key="scheduler.kubernetes.gang", value=settings.gang, message=text)]
+    return (), ()
+
+
+def _build_trial_record(spec: JobSpec) -> JobRecord:
+    """Return a record of a job that is not submitted."""
+    return JobRecord(
+        version=RECORD_VERSION,
+        job_id=f"tony-trial-{os.urandom(4).hex()}",
+        user="",
+        host="",
+        submitted=0.0,
+        tony_version="",
+        spec=spec,
+        staged=StagedJob(),
+        framework_module="",
+    )
+
+
+def _build_trial_am_pod(job: Object) -> Object:
+    """Return the pod of a Job. The API server looks up priority and runtime classes for pods, not for Jobs."""
+    template = job["spec"]["template"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**template["metadata"], "name": job["metadata"]["name"]},
+        "spec": template["spec"],
+    }
+
+
+def build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings) -> Object:
+    """Return the pod of a task of a job that is not submitted, of which no file is staged."""
+    pod = build_task_pod(
+        record,
+        role,
+        f"{record.job_id}-0",
+        settings,
+        runtime=NO_RUNTIME,
+        pieces={},
+        am_address=_NO_ADDRESS,
+        owner=_UNKNOWN_UID,
+        memory=record.spec.effective_roles[role].resources.memory,
+    )
+    place = settings.staging_place
+    if place and place.trial_image:
+        mount_image(pod["spec"], NO_RUNTIME[0], place.trial_image)
+    return pod
