@@ -167,7 +167,13 @@ def prepare_submission(
         write_json(folder.credentials, to_plain(credentials()))
         write_json(folder.secret_job, to_plain(record))
         others = resolved.other_schedulers
-        job = PreparedJob(home=home, folder=folder, record=record, other_schedulers=others)
+        job = PreparedJob(
+            home=home,
+            folder=folder,
+            record=record,
+            other_schedulers=others,
+            on_notice=lambda text: on_notice(SubmissionNotice(text)),
+        )
         yield Prepared(job=job, submitter=submitter, accepted=accepted)
 
 

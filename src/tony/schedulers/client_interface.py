@@ -43,12 +43,14 @@ class PreparedJob:
         folder: the job directory; job.json, secret/ and staged/ are in place.
         record: content of job.json, with secrets.
         other_schedulers: name -> the job's settings for other schedulers.
+        on_notice: receives sentences about what takes long, from any thread.
     """
 
     home: Home
     folder: JobFolder
     record: JobRecord
     other_schedulers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    on_notice: Callable[[str], None] = lambda text: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

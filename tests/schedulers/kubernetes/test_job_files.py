@@ -31,6 +31,7 @@ from tony.schedulers.kubernetes.manifests import RELEASE, build_staging_pod
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.storage.cache.object_cache import Cache
+from tony.units import format_size
 
 CONFIG_MAPS = "/api/v1/namespaces/ml/configmaps"
 CLAIMS = "/api/v1/namespaces/ml/persistentvolumeclaims"
@@ -84,7 +85,8 @@ def test_what_is_too_large_for_the_api_goes_to_the_claim(
     cluster: Cluster, job: PreparedJob, staging: FakeStaging
 ) -> None:
     """Only that; the second submission sends nothing, and needs no pod."""
-    staged = stage(job, SMALL, LARGE)
+    notices: list[str] = []
+    staged = replace(stage(job, SMALL, LARGE), on_notice=notices.append)
     submit(staged)
     assert (staging.folder / find_digest(LARGE)).read_bytes() == LARGE
     names = cluster.api.list_names("configmaps")
@@ -98,6 +100,7 @@ def test_what_is_too_large_for_the_api_goes_to_the_claim(
     created = [each.target for each in cluster.server.requests[before:] if each.method == "POST"]
     assert not [each for each in created if "pods" in each or "configmaps" in each]
     assert staging.connections == connections
+    assert notices == [f"sending {format_size(len(LARGE))} to {CLAIM}"]
 
 
 def test_tasks_read_the_claim_and_only_those_that_need_it(cluster: Cluster, job: PreparedJob) -> None:

@@ -12,6 +12,7 @@ from tony.errors import ConfigError, Problem
 from tony.kube.api_client import ApiClient, Object, parse_time
 from tony.kube.errors import KubeError
 from tony.model.submission_record import JobRecord
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.object_provision import ObjectProvision, provide_objects
 from tony.schedulers.kubernetes.settings import KubernetesSettings
@@ -57,7 +58,7 @@ class JobFiles:
     def provide(
         self,
         client: ApiClient,
-        record: JobRecord,
+        job: PreparedJob,
         settings: KubernetesSettings,
         created: Object,
         access: HadoopAccess | None,
@@ -85,12 +86,13 @@ class JobFiles:
             paths={digest: self.paths[digest] for digest in self.large},
             client=client,
             shared=shared,
-            record=record,
+            record=job.record,
             settings=settings,
             runtime=(self.runtime.digest, count_pieces(self.runtime.size)),
             created=created,
             access=access,
             stop=stop,
+            on_notice=job.on_notice,
         )
         with provide_objects(self.place, provision) if self.place else contextlib.nullcontext({}) as images:
             with contextlib.suppress(KubeError):  # the next submission does it

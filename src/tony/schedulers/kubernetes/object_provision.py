@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from tony.schedulers.kubernetes.staging_place import StagingPlace
 from tony.schedulers.kubernetes.staging_registry import StagingRegistry
 from tony.schedulers.kubernetes.staging_s3 import StagingS3
 from tony.schedulers.kubernetes.staging_upload import StagingPod
+from tony.units import format_size
 
 if TYPE_CHECKING:
     from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
@@ -47,6 +48,7 @@ class ObjectProvision:
         created: the Job, suspended, which names the objects.
         access: to the HDFS file systems of the job; None if it uses none.
         stop: set to stop it.
+        on_notice: see `PreparedJob`.
     """
 
     paths: Mapping[str, Path]
@@ -58,9 +60,15 @@ class ObjectProvision:
     created: Object
     access: HadoopAccess | None
     stop: Cancellation
+    on_notice: Callable[[str], None]
     _started_at: float = field(default_factory=lambda: time.monotonic())
     _noted_at: float = field(default_factory=lambda: time.monotonic())
     _tried_at: float = field(default_factory=lambda: time.monotonic())
+
+    def announce(self, digest: str) -> None:
+        """Say that an object is sent now, which may take long."""
+        size = self.paths[digest].stat().st_size
+        self.on_notice(f"sending {format_size(size)} to {self.settings.staging_place}")
 
     def note_progress(self) -> None:
         """Tell other submissions now and then that this one is under way; to be called while it sends.
@@ -125,6 +133,7 @@ def _provide_in_claim(place: StagingPlace, provision: ObjectProvision) -> Iterat
     reference = _find_claim(client, place)
     with StagingPod(client, pod, provision.stop) as receiver:
         for digest in missing:
+            provision.announce(digest)
             receiver.send(digest, provision.paths[digest])
             shared.record_staged(digest, place, reference)
         with contextlib.suppress(InfraError, OSError, EOFError):

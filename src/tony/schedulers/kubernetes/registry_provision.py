@@ -26,7 +26,10 @@ def provide_in_registry(place: StagingRegistry, provision: ObjectProvision) -> I
     images = {}
     for digest, path in provision.paths.items():
         tag = place.build_tag(digest)
-        found = client.find_image(tag) or _push_file(client, path, tag, provision)
+        found = client.find_image(tag)
+        if not found:
+            provision.announce(digest)
+            found = _push_file(client, path, tag, provision)
         images[digest] = place.build_reference(found)
     yield images
 

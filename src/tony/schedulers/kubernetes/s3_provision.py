@@ -26,6 +26,7 @@ def provide_in_s3(place: StagingS3, provision: ObjectProvision) -> Iterator[Mapp
         key, size = place.build_key(digest), path.stat().st_size
         found = bucket.find_object(key)
         if found is None or found.size != size:
+            provision.announce(digest)
             bucket.store_object(key, digest, size, lambda path=path: _read_file(path, provision))  # type: ignore[misc]
         elif found.age > _RENEWAL_SECONDS:
             bucket.renew_object(key)

@@ -159,7 +159,7 @@ class KubernetesSubmitter(Submitter):
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
             make_record(access, settings.record_address, name, undo)
-            with files.provide(client, job.record, settings, created, access, stop) as images:
+            with files.provide(client, job, settings, created, access, stop) as images:
                 content = json.loads(job.folder.credentials.read_text())
                 credentials = from_plain(JobCredentials, content, ignore_unknown=True)
                 payload = AmPayload(
