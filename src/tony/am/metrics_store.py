@@ -112,6 +112,7 @@ class MetricsStore:
         self._work: asyncio.Task[object] | None = None
         self._last_error = ""
         self._kept_at = -math.inf
+        self._kept_session = 0
         self._sending: asyncio.Task[None] | None = None
         self._save_copy = save_copy
 
@@ -367,13 +368,17 @@ class MetricsStore:
         return clock.monotonic() - started_at
 
     async def _copy(self) -> None:
-        """Save a durable copy now and then, in the background: the larger the file, the less often."""
+        """Save a durable copy now and then, in the background: the larger the file, the less often.
+
+        Soon after a restart in any case: the next AM attempt needs the steps that had been reached before.
+        """
         if self._save_copy is None or self._writer is None or (self._sending and not self._sending.done()):
             return
         size = os.stat(self._path).st_size
-        if clock.monotonic() - self._kept_at < max(_COPY_INTERVAL_SECONDS, size / _COPY_BYTES_PER_SECOND):
+        is_due = clock.monotonic() - self._kept_at >= max(_COPY_INTERVAL_SECONDS, size / _COPY_BYTES_PER_SECOND)
+        if not is_due and self._kept_session == self._state.session:
             return
-        self._kept_at = clock.monotonic()
+        self._kept_at, self._kept_session = clock.monotonic(), self._state.session
         copy = self._path.with_name(f".{self._path.name}.copy")
         writer = self._writer
         await self._run_in_writer(lambda: writer.copy(copy))

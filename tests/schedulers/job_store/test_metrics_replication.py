@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,6 +77,28 @@ async def test_from_one_master_to_the_next(
     PreviousAttempts(2, files, second, 30.0).fetch_metrics()
     with Metrics(second.metrics) as metrics:
         assert metrics.read_newest()["worker:0"]["cpu"] == 0.5
+
+
+async def test_a_copy_follows_each_restart(tmp_path: Path) -> None:
+    """Within a session copies are rare."""
+    cluster = Simulation(workers(1))
+    cluster.begin()
+    cluster.run()
+    copied: list[int] = []
+
+    async def keep_safe(copy: Path) -> None:
+        copied.append(cluster.app.state.session)
+
+    made = MetricsStore(cluster.app.state, lambda: 7.0, folder(tmp_path, "a").metrics, late=False, save_copy=keep_safe)
+    sample = Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5})
+    for session in (1, 2):
+        cluster.app.state.session = session
+        while session not in copied:  # a copy is not begun before the last one is removed
+            made.ingest_sample(TaskId("worker", 0), sample)
+            await made.write()
+            await asyncio.sleep(0)
+    await made.finish()
+    assert copied == [1, 2]
 
 
 async def test_hdfs_that_refuses_hinders_nothing(
