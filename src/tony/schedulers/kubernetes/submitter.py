@@ -11,7 +11,7 @@ import base64
 import contextlib
 import json
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -25,6 +25,7 @@ from tony.kube.kubeconfig import KubeconfigError
 from tony.kube.resources import JOBS, PODS, SECRETS
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
+from tony.model.health_check import HealthCheck
 from tony.model.job_spec import JobSpec
 from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import Home, JobFolder
@@ -106,6 +107,11 @@ class KubernetesSubmitter(Submitter):
             return error.problems
         except KubeError as error:
             return [Problem(key="scheduler.name", value="kubernetes", message=str(error))]
+
+    def check_health(self) -> Iterable[HealthCheck]:
+        from tony.schedulers.kubernetes.health_checks import check_cluster  # late: only for `tony doctor`
+
+        return check_cluster()
 
     def pin_cluster(self, spec: JobSpec) -> JobSpec:
         settings, _ = read_settings(spec.scheduler_settings)
