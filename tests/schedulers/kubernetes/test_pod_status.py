@@ -132,6 +132,7 @@ def test_a_pod_that_waits_has_the_words_of_the_scheduler() -> None:
         ("1 node(s) had untolerated taint {x: y}.", "(see `tolerations`)"),
         ("1 node(s) didn't match Pod's node affinity/selector.", "(see `node_selector` and `node_label`)"),
         ("1 node(s) didn't match pod affinity rules.", "(see `topology`)"),
+        ("pod has unbound immediate PersistentVolumeClaims.", "(see `volumes`)"),
         ("1 node(s) didn't match pod anti-affinity rules.", "(see `spread`)"),
     ],
 )
@@ -148,7 +149,7 @@ def test_a_pod_that_fits_no_node_says_how_much_it_requests() -> None:
     resources = {"requests": {"memory": str(900 << 30), "cpu": "4"}, "limits": {"nvidia.com/gpu": "1"}}
     pod = {"spec": {"containers": [{"name": "tony", "resources": resources}]}, "status": {"conditions": [condition]}}
     assert find_pending_reason(trim_pod({"metadata": {}, **pod})).endswith(
-        "(see `memory`, `gpus` and `resources`; a pod requests 900g of memory, 1 of nvidia.com/gpu)"
+        "(see `memory`, `gpus` and `resources`; a pod requests 900 GiB of memory, 1 of nvidia.com/gpu)"
     )
 
 

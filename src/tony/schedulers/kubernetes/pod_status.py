@@ -20,7 +20,7 @@ from tony.linux.process import format_signal
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.launch_payload import CONTAINER_NAME
 from tony.schedulers.kubernetes.pod_table import TaskPod
-from tony.units import format_size
+from tony.units import format_bytes
 
 #: Reasons of a disruption -> why the pod ended, and how the cluster killed it.
 _DISRUPTIONS: Mapping[str, tuple[str, ClusterKill]] = {
@@ -42,7 +42,7 @@ _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (?:\w+: )?')
 _NO_IMAGE_VOLUMES = 'failed to mkdir ""'
 _NO_PYTHON = re.compile(r'exec: "python3": .*not found')
 #: What follows the scheduler's words about nodes: what it would gain by preemption.
-_PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate, )?preemption: .*")
+_PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate, )?(?:preemption: .*|not found\.?$)")
 #: A resource of which the scheduler finds no node with enough.
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]+)")
 #: Words of the scheduler -> settings that decide it.
@@ -53,6 +53,7 @@ _PLACEMENT_SETTINGS: Mapping[str, str] = {
     "node affinity/selector": "`node_selector` and `node_label`",
     "pod anti-affinity rules": "`spread`",
     "pod affinity rules": "`topology`",
+    "unbound immediate PersistentVolumeClaims": "`volumes`",
 }
 #: Marks of an eviction that is the job's own fault. It has no disruption.
 _OWN_STORAGE = (
@@ -328,7 +329,7 @@ def _find_resources(pod: Object) -> Object:
 
 
 def _format_amount(resource: str, amount: str) -> str:
-    return format_size(int(amount)) if resource == "memory" and amount.isdecimal() else amount
+    return format_bytes(int(amount)) if resource == "memory" and amount.isdecimal() else amount
 
 
 def _list_init_containers(pod: Object) -> Sequence[Object]:
