@@ -14,7 +14,7 @@ from tony.kube.cluster_access import ClusterAccess
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cluster_access
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
-#: Seconds for which a person waits for an API server that cannot be reached: it may be starting again.
+#: Seconds for which a command waits for an API server that cannot be reached: it may be starting again.
 _GIVE_UP_SECONDS = 3.0
 
 

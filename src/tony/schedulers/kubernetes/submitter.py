@@ -70,6 +70,8 @@ if TYPE_CHECKING:
     from tony.storage.staging.remote_files_interface import RemoteFiles
 
 _MAX_ADDRESS_BYTES = 1 << 16
+#: Seconds for which a submission that has begun waits for an API server that cannot be reached.
+_GIVE_UP_SECONDS = 10.0
 
 
 class KubernetesSubmitter(Submitter):
@@ -156,7 +158,7 @@ class KubernetesSubmitter(Submitter):
         stored = store_modules(cache)
         files = find_files(job.record, cache, stored, settings)
         runtime = (stored.digest, files.pieces[stored.digest])
-        client = create_client(settings)
+        client = create_client(settings, give_up_seconds=_GIVE_UP_SECONDS)
         with contextlib.closing(client), contextlib.ExitStack() as undo:
             access = _fetch_hadoop_access(job, settings, client)
             if access:
