@@ -18,6 +18,7 @@ from tony.errors import (
     InfraError,
     ProtocolError,
     RecordError,
+    SchedulerError,
     StorageError,
     TonyError,
     join_lines,
@@ -135,7 +136,7 @@ class LogFetcher:
             try:
                 async with connect_to_am(self._folder) as connection:
                     await self._fetch_from_am(connection)
-            except ConnectionFailedError:
+            except (ConnectionFailedError, SchedulerError):
                 pass  # reported by the follower of the job
             except (ProtocolError, RecordError) as error:
                 if not isinstance(error, ProtocolError) or error.code != Code.BUSY:
