@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.cli.startup import names_other_scheduler
+from tony.cli.startup import names_remote_scheduler
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,11 @@ def test_jobs_of_other_schedulers_need_no_local_one(
 ) -> None:
     file = tmp_path / "job.toml"
     file.write_text(content)
-    assert names_other_scheduler([str(file), *arguments]) is expected
+    assert names_remote_scheduler(["submit", str(file), *arguments]) is expected
 
 
-def test_without_a_file_of_toml_the_job_is_local() -> None:
-    assert not names_other_scheduler(["-n", "2", "--", "python", "missing.toml"])
+def test_arguments_of_a_program_are_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "model.toml"
+    file.write_text('[scheduler]\nname = "yarn"\n')
+    assert not names_remote_scheduler(["run", "-n", "2", "--", "python", "x.py", "--scheduler", "yarn", str(file)])
+    assert not names_remote_scheduler(["run", "python", "train.py", "--scheduler", "cosine", str(file)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.config.specs import jobs
 from tests.facts import mentions
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.client.rerun import Rerun, build_rerun
-from tony.client.submission import prepare_submission, submit
+from tony.client.submission import prepare_submission, render_request, submit
 from tony.config.files.call_settings import from_spec
 from tony.config.load import load
 from tony.errors import ConfigError, UserError
@@ -50,6 +51,16 @@ def staged_again(home: Home, rerun: Rerun) -> None:
         }
 
 
+async def test_it_goes_to_the_cluster_that_is_current_now(
+    home: Home, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first submission has recorded about its own is not a setting of the job."""
+    monkeypatch.setattr(desk, "pin_cluster", lambda spec: replace(spec, scheduler_settings={"context": "c"}))
+    job_id = await first(home, tmp_path)
+    assert desk.jobs[0].record.spec.scheduler_settings == {"context": "c"}
+    assert build_rerun(home, job_id).resolved.spec.scheduler_settings == {}
+
+
 async def test_the_same_settings_and_files(home: Home, desk: Desk, tmp_path: Path) -> None:
     """Also where the source, the job file and the cache have changed since."""
     job_id = await first(home, tmp_path)
@@ -58,6 +69,7 @@ async def test_the_same_settings_and_files(home: Home, desk: Desk, tmp_path: Pat
     (tmp_path / "job.toml").unlink()
     for _ in range(2):
         rerun = build_rerun(home, job_id)
+        assert render_request(rerun.resolved, home, is_staged=True)
         assert rerun.resolved.spec == record.spec
         assert rerun.resolved.sources == record.sources
         assert rerun.staged_copy is not None

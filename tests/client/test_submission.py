@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -221,6 +223,20 @@ def test_a_check_makes_the_checks_of_a_submission(home: Home, desk: Desk, resolv
         check(resolved, home)
     assert [problem.key for problem in caught.value.problems] == ["roles.main.memory", "source"]
     assert os.listdir(home.path) == []
+
+
+def test_a_check_without_its_cluster_keeps_its_problems(
+    home: Home, desk: Desk, resolved: Resolved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files in HDFS cannot be looked up where the settings of the cluster are wrong."""
+    there = replace(resolved, spec=replace(resolved.spec, files=("hdfs://nn/x",)))
+    monkeypatch.setattr(desk, "remote_files", Mock(side_effect=SchedulerError("no cluster is configured")))
+    with pytest.raises(SchedulerError):
+        check(there, home)
+    desk.problems = [Problem(key="scheduler.yarn.conf", message="no such folder.")]
+    with pytest.raises(ConfigError) as caught:
+        check(there, home)
+    assert [problem.key for problem in caught.value.problems] == ["scheduler.yarn.conf"]
 
 
 IMAGES = """

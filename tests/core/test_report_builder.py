@@ -42,7 +42,7 @@ def test_a_container_in_preparation_is_reported() -> None:
     live = {first: Live(preparing="unpacking the Python environment")}
     assert mentions(one(simulation, live=live).note, "Python environment")
     assert seen(simulation, live=live).waiting.endswith("preparing the container: unpacking the Python environment")
-    assert one(simulation).note == "container started, prepares its files"
+    assert one(simulation).note == "container started, has not reported yet"
 
 
 # --- what stands in it ------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_a_new_session_begins_with_a_clean_sheet() -> None:
     simulation.run(until=lambda: simulation.app.state.session == 2)
     shown = one(simulation)
     assert (shown.state, shown.exit_code, shown.session, shown.try_) == (TaskState.STARTING, None, 1, 1)
-    assert shown.note == "container started, prepares its files"
+    assert shown.note == "container started, has not reported yet"
     assert seen(simulation).failure is None
     simulation.run()
     assert one(simulation).session == 2
@@ -219,7 +219,7 @@ def test_the_task_missing_longest_is_named_first() -> None:
     assert mentions(shown.waiting, "9 s", "worker:1", "worker:0")
     assert [(t.host, t.note) for t in shown.tasks] == [
         (None, "no container yet (before: its node burned)"),
-        ("h", "container started, prepares its files"),
+        ("h", "container started, has not reported yet"),
     ]
 
 

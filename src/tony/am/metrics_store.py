@@ -378,15 +378,17 @@ class MetricsStore:
         is_due = clock.monotonic() - self._kept_at >= max(_COPY_INTERVAL_SECONDS, size / _COPY_BYTES_PER_SECOND)
         if not is_due and self._kept_session == self._state.session:
             return
-        self._kept_at, self._kept_session = clock.monotonic(), self._state.session
+        self._kept_at = clock.monotonic()
         copy = self._path.with_name(f".{self._path.name}.copy")
         writer = self._writer
         await self._run_in_writer(lambda: writer.copy(copy))
-        self._sending = asyncio.get_running_loop().create_task(self._send(copy, self._save_copy))
+        sending = self._send(copy, self._save_copy, self._state.session)
+        self._sending = asyncio.get_running_loop().create_task(sending)
 
-    async def _send(self, copy: Path, save_copy: Callable[[Path], Awaitable[None]]) -> None:
+    async def _send(self, copy: Path, save_copy: Callable[[Path], Awaitable[None]], session: int) -> None:
         try:
             await save_copy(copy)
+            self._kept_session = session
         except (InfraError, OSError) as error:
             log.info("no durable copy of the metrics could be saved: %s", error)
         except Exception:  # a bug here must not end the job

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 #: Commands that start a job.
 _SUBMIT_COMMANDS = ("run", "submit", "rerun")
+#: Schedulers that run the AM on another machine.
+_REMOTE_SCHEDULERS = ("kubernetes", "yarn")
 #: Exit code of Unix programs for SIGINT.
 _INTERRUPTED = 130
 #: Modules of both the client and the AM: loaded once, before the AM is forked.
@@ -34,31 +36,35 @@ def main() -> int:
         return _INTERRUPTED
 
 
-def names_other_scheduler(arguments: Sequence[str]) -> bool:
-    """Return True if a job is not for the local scheduler, as far as `--scheduler` or its TOML file says.
+def names_remote_scheduler(arguments: Sequence[str]) -> bool:
+    """Return True if a job is not for this machine, as far as `--scheduler` or its TOML file says.
 
     A standby would then only delay the client: loading the modules of an AM takes as much CPU time as a submission.
+
+    Args:
+        arguments: the name of the command, and what follows it.
     """
     import tomllib  # late: only commands that submit need it
 
-    for number, word in enumerate(arguments):
+    own = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)  # what follows is the program's
+    for number, word in enumerate(own):
         option, equals, value = word.partition("=")
         if option == "--scheduler":
-            return (value if equals else "".join(arguments[number + 1 : number + 2])) != "local"
-    file = next((word for word in arguments if word.endswith(".toml") and os.path.isfile(word)), os.devnull)
+            return (value if equals else "".join(own[number + 1 : number + 2])) in _REMOTE_SCHEDULERS
+    files = [word for word in own if word.endswith(".toml") and os.path.isfile(word)] if own[0] == "submit" else []
     try:
-        with open(file, "rb") as content:
+        with open(files[0] if files else os.devnull, "rb") as content:
             settings = tomllib.load(content).get("scheduler")
     except (OSError, ValueError):  # which is reported when the job file is loaded
         return False
-    return isinstance(settings, dict) and settings.get("name", "local") != "local"
+    return isinstance(settings, dict) and settings.get("name") in _REMOTE_SCHEDULERS
 
 
 def _submit() -> int:
     import gc  # late: only commands that submit need it
 
     gc.disable()  # loaded modules never become garbage; `isolated_interpreter.settle` enables it again
-    if names_other_scheduler(sys.argv[2:]):
+    if names_remote_scheduler(sys.argv[1:]):
         return _main()
     from tony import isolated_interpreter  # late: after the collector was turned off
     from tony.schedulers.local.supervision import am_prefork

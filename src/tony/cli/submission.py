@@ -114,7 +114,7 @@ def submit_and_follow(
     """
     place = home()
     if dry_run:
-        print_json(render_request(resolved, place), pretty=True)
+        print_json(render_request(resolved, place, is_staged=staged_copy is not None), pretty=True)
         return 0
     early = SignalGuard(tied=tied)
     job_id = _submit(resolved, place, early, staged_copy, detach=detach)

@@ -19,7 +19,7 @@ from tony.history.job_record import record_of
 from tony.history.json_files import read_if_valid
 from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home
-from tony.model.submission_record import JobRecord
+from tony.model.submission_record import PINNED_SOURCE, JobRecord
 
 #: Settings that are validated as something that a masked value is not: left out until they are given again.
 _VALIDATED_TABLES = ("notify",)
@@ -94,6 +94,9 @@ def _resolve(
     for key in masked:
         if key[0] in _VALIDATED_TABLES:
             values[key[0]].pop(key[1], None)
+    for key, _ in [*leaves(values)]:
+        if record.sources.get(format_key(key)) == PINNED_SOURCE:  # it is submitted to the cluster that is current now
+            values[key[0]][key[1]].pop(key[2])
     given = _place_variables(record.spec, variables)
     given_keys = {key for key, _ in leaves(given)}
 

@@ -24,7 +24,7 @@ from tony.config.files.call_settings import from_spec
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
 from tony.config.table.layers import format_key, leaves, quote
-from tony.errors import ConfigError, Problem, StorageError
+from tony.errors import ConfigError, Problem, StorageError, TonyError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import create_job_id, remember
@@ -38,7 +38,7 @@ from tony.model.masking import redact
 from tony.model.setting_choices import TlsMode
 from tony.model.staged_files import StagedJob
 from tony.model.state_directory import Home, JobFolder
-from tony.model.submission_record import RECORD_VERSION, JobRecord
+from tony.model.submission_record import PINNED_SOURCE, RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.capabilities import Capabilities, RoleSetting
@@ -48,24 +48,42 @@ from tony.schedulers.client_interface import PreparedJob, Submitter
 _MAX_ID_ATTEMPTS = 100
 
 
-def check(resolved: Resolved, home: Home) -> Submitter:
+def check(resolved: Resolved, home: Home, *, is_staged: bool = False) -> Submitter:
     """Check that the scheduler can run this job and that its files can be staged; return the scheduler's submitter.
+
+    Args:
+        is_staged: its files are those of an earlier job.
 
     Raises:
         ConfigError: it cannot; has every reason.
         TonyError: a cluster does not answer.
     """
     submitter = schedulers.load(resolved.spec.scheduler).create_submitter(home)
-    problems = _find_problems(resolved, submitter, is_staged=False)
-    files = staging.find_problems(
+    problems = _find_problems(resolved, submitter, is_staged=is_staged)
+    try:
+        problems += [] if is_staged else _find_staging_problems(resolved, home, submitter)
+    except TonyError:
+        if not problems:  # of which it may be a consequence
+            raise
+    _raise_problems(resolved, problems)
+    return submitter
+
+
+def _find_staging_problems(resolved: Resolved, home: Home, submitter: Submitter) -> Sequence[Problem]:
+    return staging.find_problems(
         resolved.spec,
         home,
         sources=resolved.sources,
         same_host=submitter.capabilities.same_host,
         remote_files=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
     )
-    _raise_problems(resolved, [*problems, *files])
-    return submitter
+
+
+def _pin_cluster(resolved: Resolved, submitter: Submitter) -> Resolved:
+    spec = submitter.pin_cluster(resolved.spec)
+    added = spec.scheduler_settings.keys() - resolved.spec.scheduler_settings.keys()
+    sources = {format_key(("scheduler", spec.scheduler, name)): PINNED_SOURCE for name in added}
+    return replace(resolved, spec=spec, sources={**resolved.sources, **sources})
 
 
 def _find_problems(resolved: Resolved, submitter: Submitter, *, is_staged: bool) -> list[Problem]:
@@ -140,7 +158,7 @@ def prepare_submission(
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _create_credentials(tls) as credentials:
         _raise_problems(resolved, _find_problems(resolved, submitter, is_staged=staged_copy is not None))
-    resolved = replace(resolved, spec=submitter.pin_cluster(resolved.spec))
+    resolved = _pin_cluster(resolved, submitter)
     for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
         on_notice(SubmissionNotice(sentence))
     for sentence in find_unsupported_settings(resolved.spec, submitter.capabilities):
@@ -198,14 +216,17 @@ async def submit(resolved: Resolved, home: Home, on_notice: OnNotice) -> str:
         return await ready.submit()
 
 
-def render_request(resolved: Resolved, home: Home) -> Json:
+def render_request(resolved: Resolved, home: Home, *, is_staged: bool = False) -> Json:
     """Return the exact request for this job, without sending it and without staging.
+
+    Args:
+        is_staged: its files are those of an earlier job.
 
     Raises:
         ConfigError: the scheduler can never run it.
     """
     resolved = replace(resolved, spec=resolve_reference(resolved.spec, os.environ, resolved.sources))
-    submitter = check(resolved, home)
+    submitter = check(resolved, home, is_staged=is_staged)
     folder = home.job(f"{resolved.spec.scheduler}-00000000-000000-000000")
     record = _redact(_build_record(resolved, folder, StagedJob(), clock.wall()))
     return submitter.render(PreparedJob(home=home, folder=folder, record=record))

@@ -75,7 +75,7 @@ class ReportContext:
 _NO_LIVE = Live()
 _WAITS: Mapping[TaskState, str] = {
     TaskState.REQUESTED: "no container yet",
-    TaskState.STARTING: "container started, prepares its files",
+    TaskState.STARTING: "container started, has not reported yet",
     TaskState.REGISTERED: "registered, waiting for the rest of the gang",
 }
 

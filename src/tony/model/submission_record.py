@@ -11,6 +11,8 @@ from tony.model.value_class import value_class
 
 #: Incremented when a reader of an older version could misread a newer file.
 RECORD_VERSION = 1
+#: In `JobRecord.sources`: of settings that the submission has added, see `Submitter.pin_cluster`.
+PINNED_SOURCE = "submission"
 #: `tony_version` of a history entry converted from LinkedIn TonY's.
 LINKEDIN_TONY = "the original"
 

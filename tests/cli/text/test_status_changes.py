@@ -111,7 +111,7 @@ def test_a_lone_restart_is_reported_with_its_failure(story: StatusChanges) -> No
 
 def test_a_gang_that_forms_again_does_not_start_again_alone(story: StatusChanges) -> None:
     """Its tasks have run in the session before."""
-    waits = task("worker:0", TaskState.STARTING, try_=1, session=1, note="container started, prepares its files")
+    waits = task("worker:0", TaskState.STARTING, try_=1, session=1, note="container started, has not reported yet")
     assert story.describe(replace(report(session=2), tasks=(waits,)), 1.0) == []
 
 
@@ -153,7 +153,7 @@ def test_tasks_left_out_are_reported_once_a_session(story: StatusChanges) -> Non
 
 def test_missing_tasks_are_reported_after_a_delay(story: StatusChanges) -> None:
     """In every normal start some task is missing for an instant."""
-    waiting = "waiting {} for worker:1: container started, prepares its files"
+    waiting = "waiting {} for worker:1: container started, has not reported yet"
     assert story.describe(report(waiting=waiting.format("0.2 s")), 1.0) == []
     assert story.describe(report(waiting=waiting.format("1 s")), 1.9) == []
     assert story.describe(report(waiting=waiting.format("1.4 s")), 2.1) == [waiting.format("1.4 s")]

@@ -20,7 +20,7 @@ from tony.model.states import JobState, TaskState
 
 #: 2026-01-31, 12:00:00 UTC.
 NOON = 1_769_860_800.0
-MISSING = "container started, prepares its files"
+MISSING = "container started, has not reported yet"
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_a_starting_job(running: JobReport) -> None:
         "worker:0  running   here   123  11:58:55 (1 m 05 s)  1        0.4 s ago  -",
         f"worker:1  starting  there  -    11:59:48 (12 s)      1        -          -     {MISSING}",
         "",
-        "waiting 12 s for worker:1: container started, prepares its files",
+        "waiting 12 s for worker:1: container started, has not reported yet",
     ]
 
 
@@ -185,8 +185,8 @@ def test_the_live_table(running: JobReport) -> None:
         "starting for 1 h 01 m  session 1  digits  local-1",
         "TASK      STATE     HOST   PID  FOR       OUTPUT     NOTE",
         "worker:0  running   here   123  1 m 05 s  0.4 s ago",
-        "worker:1  starting  there  -    12 s      -          container started, prepares its files",
-        "waiting 12 s for worker:1: container started, prepares its files",
+        "worker:1  starting  there  -    12 s      -          container started, has not reported yet",
+        "waiting 12 s for worker:1: container started, has not reported yet",
     ]
 
 

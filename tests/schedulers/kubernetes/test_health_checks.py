@@ -18,10 +18,10 @@ def test_what_jobs_need(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> No
     assert (check.state, mentions(check.detail, "ml", "context c")) == (Health.OK, True)
     del cluster.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"]
     (check,) = check_cluster()
-    assert (check.state, mentions(check.detail, "kubectl -n ml create serviceaccount tony")) == (Health.MISSING, True)
+    assert (check.state, mentions(check.remedy, "kubectl -n ml create serviceaccount tony")) == (Health.MISSING, True)
     cluster.rules = []
     (check,) = check_cluster()
-    assert (check.state, mentions(check.detail, "create pods")) == (Health.MISSING, True)
+    assert (check.state, mentions(check.remedy, "create pods")) == (Health.MISSING, True)
 
 
 def test_without_a_kubeconfig_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

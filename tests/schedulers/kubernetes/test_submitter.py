@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.kube.scripted_server import Answer, Request
 from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_pod, submit, submit_again
 from tony.client.credential_creation import make_credentials
 from tony.errors import ConfigError, SchedulerError, UnknownJobError
+from tony.history.job_record import record_of
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import resolve
 from tony.jobs.status.report_from_log import build_last_report
@@ -386,16 +388,32 @@ def test_a_job_is_found_where_it_was_submitted(
     status = asyncio.run(submitter.application_status(job.record.job_id))
     assert status
     assert status.alive
+    os.rename(kubeconfig, tmp_path / "other")
+    assert asyncio.run(submitter.application_status(job.record.job_id)) == status
+
+
+def test_of_several_kubeconfig_files_the_one_with_the_cluster_is_recorded(
+    cluster: Cluster, job: PreparedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig = cluster.settings.pop("kubeconfig")
+    (tmp_path / "first").write_text("current-context: c")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/first:{kubeconfig}")
+    spec = KubernetesSubmitter(job.home).pin_cluster(replace(job.record.spec, scheduler_settings=cluster.settings))
+    assert spec.scheduler_settings["kubeconfig"] == kubeconfig
 
 
 def test_a_job_whose_am_never_started_is_known_elsewhere(cluster: Cluster, job: PreparedJob) -> None:
     submit(job)
     submitter, name = KubernetesSubmitter(job.home), job.record.job_id
-    assert "is starting" in asyncio.run(submitter.describe_foreign(name))
+    assert "is not running yet" in asyncio.run(submitter.describe_foreign(name))
     cluster.api.update(JOBS, name, {"status": {"conditions": [build_condition("Failed", message="no x")]}})
     assert asyncio.run(submitter.describe_foreign(name)).endswith("nothing of it is recorded: no x")
     asyncio.run(submitter.fetch_logs(job.folder, {}, cast(LogSink, TailSink())))
+    assert not asyncio.run(submitter.kill_foreign(name))
+    cluster.api.update(JOBS, name, {"status": {"conditions": []}})
+    assert asyncio.run(submitter.kill_foreign(name))
     cluster.api.remove(JOBS, name)
+    assert not asyncio.run(submitter.kill_foreign(name))
     assert asyncio.run(submitter.describe_foreign(name)) == ""
 
 
@@ -407,13 +425,16 @@ def test_a_job_of_another_machine_is_found_by_its_id(
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     name = "kubernetes-20260102-030405-abcdef"
     settings = {"image": "i", "kubeconfig": "/tmp/evil", "context": "evil", "namespace": "evil"}
-    record = replace(job.record, job_id=name, spec=replace(job.record.spec, scheduler_settings=settings))
+    spec = replace(job.record.spec, scheduler="local", scheduler_settings=settings)
+    record = replace(job.record, job_id="local-20260102-030405-abcdef", spec=spec)
     client = create_client(read_settings(job.record.spec.scheduler_settings)[0])
     ConfigMapJobStore(client, name).put("job.json", json.dumps(to_plain(record)).encode())
     home = Home(tmp_path / "other")
     assert resolve(home, name) == name
     own = {"context": "c", "namespace": "ml", "kubeconfig": kubeconfig}
     assert load_recorded_values(home.job(name)) == {"image": "i", **own}
+    found = record_of(home, name)
+    assert (found.job_id, found.spec.scheduler) == (name, "kubernetes")
     with pytest.raises(UnknownJobError):
         resolve(home, "kubernetes-20260102-030405-ffffff")
     client.close()

@@ -125,7 +125,7 @@ def _show(
 
 
 def _show_last_known(home: Home, name: str, error: InfraError, *, shown: bool) -> InfraError:
-    """Show the last known status of a job whose AM or scheduler does not answer; return the error with what to do."""
+    """Show the last known status of a job whose AM or scheduler cannot be asked; return the error with what to do."""
     import asyncio  # late: only if one of them does not answer
 
     from tony.jobs.status.job_status import add_stop_hint, load_last_known_report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tony.diagnosis.line_rules import find_words_rule, get_rule
 from tony.jobs.failure_text import format_advice, format_decision, format_evidence, format_outcome
@@ -34,8 +35,8 @@ def format_root_cause(
     if root_cause.consequences:
         lines.append(f"  Failed because of it: {format_task_ranges(list(root_cause.consequences), _SHOWN_RANGES)}")
     lines += format_decision(root_cause)
-    if not (is_past and root_cause.class_ in _SETTLED_BY_RESTART):
-        lines += format_advice(root_cause)
+    is_settled = is_past and root_cause.class_ in _SETTLED_BY_RESTART
+    lines += format_advice(replace(root_cause, advice="") if is_settled else root_cause)
     if is_past and report.resumption:
         lines.append(f"  Session {report.session} {report.resumption}")
     commands = list_next_commands(report, root_cause, portal=portal)

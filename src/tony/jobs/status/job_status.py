@@ -120,14 +120,14 @@ async def load_last_known_report(home: Home, job_id: str, error: InfraError) -> 
         UnknownJobError: there is no such job.
     """
     folder, record = home.job(job_id), record_of(home, job_id)
-    who, fresh = "its scheduler", False
+    trouble, fresh = "its scheduler cannot be asked", False
     if not isinstance(error, SchedulerError):
-        who = "its application master"
+        trouble = "its application master does not answer"
         with contextlib.suppress(InfraError):
             await registry.load_submitter(home, record).fetch(folder)
             fresh = True
     report = await to_thread(remote_job_sync.load_cached_report, folder, record, fresh=fresh)
-    return replace(report, waiting=f"{who} does not answer; showing the last known status")
+    return replace(report, waiting=f"{trouble}; showing the last known status")
 
 
 def add_stop_hint(home: Home, job_id: str, error: ConnectionFailedError) -> ConnectionFailedError:

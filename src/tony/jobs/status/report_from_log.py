@@ -149,7 +149,7 @@ def build_last_report(folder: JobFolder, record: JobRecord, status: ApplicationS
 def _build_lost_report(
     folder: JobFolder, report: JobReport, status: ApplicationStatus | None, last_sign: float, note: str = ""
 ) -> JobReport:
-    scheduler_end = (status.ended if status else None) or 0.0
+    scheduler_end = min((status.ended if status else None) or 0.0, clock.wall())
     ended = max(last_sign, _find_last_write_time(folder), report.submitted or 0.0, scheduler_end)
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"

@@ -74,6 +74,14 @@ def _grants(granted: Mapping[str, list[str]], rule: NeededRule, verb: str) -> bo
     return all({"*", value} & set(granted.get(key) or ()) for key, value in needed.items())
 
 
+def find_rights_problem(client: ApiClient) -> Problem | None:
+    """Return which rights of `CLIENT_RULES` the user lacks; None if there are all."""
+    if not (missing := find_missing_rules(client, CLIENT_RULES)):
+        return None
+    text = f"you may not {', '.join(missing)} in namespace {client.namespace}; ask its administrator"
+    return Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)
+
+
 def find_account_problem(client: ApiClient, account: str, further: Sequence[NeededRule]) -> Problem | None:
     """Return that the service account of AMs does not exist, or its namespace does not; None without the right to look.
 

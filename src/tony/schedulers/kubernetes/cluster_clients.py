@@ -8,10 +8,11 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tony.errors import Problem
+from tony.errors import Problem, SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cluster_access
+from tony.model.submission_record import PINNED_SOURCE
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 #: Seconds for which a command waits for an API server that cannot be reached: it may be starting again.
@@ -36,24 +37,36 @@ def find_cluster_settings(settings: KubernetesSettings) -> Mapping[str, str]:
     files = _find_files(settings)
     access = _load_access(settings, files)
     names = {"context": access.context, "namespace": access.namespace}
-    # Several files are one together: then KUBECONFIG has to name them later, too.
-    return {**names, "kubeconfig": os.path.abspath(files[0])} if len(files) == 1 else names
+    for file in files:  # several are one together, of which one may have all that is needed
+        with contextlib.suppress(KubeconfigError):
+            if load_cluster_access([file], access.context).server == access.server:
+                return {**names, "kubeconfig": os.path.abspath(file)}
+    return names
 
 
-def replace_access(job: bytes, own: Mapping[str, str]) -> bytes:
+def localize_record(job: bytes, job_id: str, settings: KubernetesSettings) -> bytes:
     """Replace how a job's submitter reached the cluster by how this client does.
 
-    The file may be anyone's who may write ConfigMaps: it must not choose a kubeconfig file, which can name programs.
+    The file may be anyone's who may write ConfigMaps. It must not choose a kubeconfig file, which can name programs, or
+    another scheduler, which would run the job's programs on this machine.
 
     Args:
-        own: see `find_cluster_settings`.
+        settings: of this client.
+
+    Raises:
+        SchedulerError: the kubeconfig file cannot be used.
     """
+    try:
+        own = find_cluster_settings(settings)
+    except KubeconfigError as error:
+        raise SchedulerError(str(error)) from error
     with contextlib.suppress(ValueError, LookupError, TypeError):
         record = json.loads(job)
-        given = dict(record["spec"]["scheduler_settings"])
+        given, sources = dict(record["spec"]["scheduler_settings"]), dict(record["sources"])
         given.pop("kubeconfig", None)
-        record["spec"]["scheduler_settings"] = {**given, **own}
-        return json.dumps(record).encode()
+        sources |= {f"scheduler.kubernetes.{name}": PINNED_SOURCE for name in own if name not in given}
+        spec = {**record["spec"], "scheduler": "kubernetes", "scheduler_settings": {**given, **own}}
+        return json.dumps({**record, "job_id": job_id, "spec": spec, "sources": sources}).encode()
     return job  # it is damaged
 
 

@@ -9,31 +9,25 @@ from collections.abc import Iterator
 from tony.kube.errors import KubeError
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files
 from tony.model.health_check import Health, HealthCheck
-from tony.schedulers.kubernetes.access_rules import CLIENT_RULES, find_account_problem, find_missing_rules
+from tony.schedulers.kubernetes.access_rules import find_account_problem, find_rights_problem
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.settings import KubernetesSettings
-
-_NAME, _COST = "Kubernetes", "jobs cannot run there"
 
 
 def check_cluster() -> Iterator[HealthCheck]:
     """Yield a check of the current context; none without a kubeconfig file."""
-    if "KUBECONFIG" not in os.environ and not any(file.exists() for file in find_kubeconfig_files(os.environ)):
+    if not os.environ.get("KUBECONFIG") and not any(file.exists() for file in find_kubeconfig_files(os.environ)):
         return
-    settings = KubernetesSettings()
+    settings, where, trouble = KubernetesSettings(), "the kubeconfig file", ""
     try:
         with contextlib.closing(create_client(settings)) as client:
             where = f"namespace {client.namespace} of {client.access.origin}"
-            if missing := find_missing_rules(client, CLIENT_RULES):
-                text = f"{where}: you may not {', '.join(missing)}"
-                remedy = "ask the administrator of the namespace for these rights"
-                yield HealthCheck(name=_NAME, state=Health.MISSING, detail=text, cost=_COST, remedy=remedy)
-            elif problem := find_account_problem(client, settings.service_account, ()):
-                text = f"{where}: {problem.value}: {problem.message}"
-                remedy = "see the commands above"
-                yield HealthCheck(name=_NAME, state=Health.MISSING, detail=text, cost=_COST, remedy=remedy)
-            else:
-                yield HealthCheck(name=_NAME, state=Health.OK, detail=where)
+            problem = find_rights_problem(client) or find_account_problem(client, settings.service_account, ())
+            trouble = problem.message if problem else ""
     except (KubeconfigError, KubeError) as error:
-        remedy = "correct the kubeconfig file, or set KUBECONFIG to that of your cluster"
-        yield HealthCheck(name=_NAME, state=Health.MISSING, detail=str(error), cost=_COST, remedy=remedy)
+        trouble = str(error)
+    if trouble:
+        cost = "jobs cannot run there"
+        yield HealthCheck(name="Kubernetes", state=Health.MISSING, detail=where, cost=cost, remedy=trouble)
+    else:
+        yield HealthCheck(name="Kubernetes", state=Health.OK, detail=where)

@@ -25,13 +25,13 @@ class JobEnd:
         state: SUCCEEDED, FAILED or KILLED.
         at: seconds since 1970.
         text: why, as far as it is known.
-        is_reported: the AM has decided it: Kubernetes knows no more than its exit code.
+        is_exit_only: all that is known is that the AM has exited.
     """
 
     state: JobState
     at: float
     text: str = ""
-    is_reported: bool = False
+    is_exit_only: bool = False
 
 
 def find_end(job: Object) -> JobEnd | None:
@@ -41,13 +41,13 @@ def find_end(job: Object) -> JobEnd | None:
             continue
         at = parse_time(str(each["lastTransitionTime"]))
         if each["type"] == "Complete":
-            return JobEnd(JobState.SUCCEEDED, at, is_reported=True)
+            return JobEnd(JobState.SUCCEEDED, at, is_exit_only=True)
         reason, text = each.get("reason"), str(each.get("message") or "")
         if reason == "DeadlineExceeded":  # see `build_end_patch`
             why = str((job["metadata"].get("annotations") or {}).get(_END_REASON, ""))
             # Without a reason a client has only removed what a dead AM had left.
             return JobEnd(JobState.KILLED if why else JobState.FAILED, at, escape(why[:_MAX_REASON_CHARACTERS]))
-        return JobEnd(JobState.FAILED, at, text, is_reported=reason == "BackoffLimitExceeded")
+        return JobEnd(JobState.FAILED, at, text, is_exit_only=reason == "BackoffLimitExceeded")
     return None
 
 

@@ -20,5 +20,5 @@ def build_list_entry(job: Object) -> ListEntry:
         submitted=parse_time(str(metadata["creationTimestamp"])),
         ended=end.at if end else None,
         exit_code=0 if state is JobState.SUCCEEDED else None,
-        reason=end.text if end and not end.is_reported else "",
+        reason=end.text if end and not end.is_exit_only else "",
     )

@@ -42,7 +42,7 @@ _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (?:\w+: )?')
 _NO_IMAGE_VOLUMES = 'failed to mkdir ""'
 _NO_PYTHON = re.compile(r'exec: "python3": .*not found')
 #: What follows the scheduler's words about nodes: what it would gain by preemption.
-_PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate, )?(?:preemption: .*|not found\.?$)")
+_PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate, )?preemption: .*|\. not found\.?$")
 #: A resource of which the scheduler finds no node with enough.
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]+)")
 #: Words of the scheduler -> settings that decide it.

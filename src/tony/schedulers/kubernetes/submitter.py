@@ -42,10 +42,10 @@ from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.access_rules import is_missing
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
-from tony.schedulers.kubernetes.cluster_checks import NO_RUNTIME, build_trial_pod, find_cluster_problems
-from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings, replace_access
+from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings, localize_record
 from tony.schedulers.kubernetes.gangs import find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
+from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, find_cluster_problems
 from tony.schedulers.kubernetes.job_end import build_end_patch, find_end
 from tony.schedulers.kubernetes.job_files import find_files
 from tony.schedulers.kubernetes.job_list import build_list_entry
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 _MAX_ADDRESS_BYTES = 1 << 16
 #: Seconds for which a submission that has begun waits for an API server that cannot be reached.
-_GIVE_UP_SECONDS = 10.0
+_SUBMISSION_GIVE_UP_SECONDS = 10.0
 
 
 class KubernetesSubmitter(Submitter):
@@ -158,7 +158,7 @@ class KubernetesSubmitter(Submitter):
         stored = store_modules(cache)
         files = find_files(job.record, cache, stored, settings)
         runtime = (stored.digest, files.pieces[stored.digest])
-        client = create_client(settings, give_up_seconds=_GIVE_UP_SECONDS)
+        client = create_client(settings, give_up_seconds=_SUBMISSION_GIVE_UP_SECONDS)
         with contextlib.closing(client), contextlib.ExitStack() as undo:
             access = _fetch_hadoop_access(job, settings, client)
             if access:
@@ -237,7 +237,7 @@ class KubernetesSubmitter(Submitter):
 
     def _fetch(self, folder: JobFolder) -> None:
         with contextlib.closing(self._create_client(folder.job_id)) as client:
-            localize_job = partial(replace_access, own=find_cluster_settings(self._read_settings(folder.job_id)))
+            localize_job = partial(localize_record, job_id=folder.job_id, settings=self._read_settings(folder.job_id))
             RecordDownload(self._histories.open_record(client, folder.job_id), folder, localize_job).fetch()
 
     async def renew_tokens(self, folder: JobFolder, on_trouble: Callable[[str], None]) -> None:
@@ -303,11 +303,18 @@ class KubernetesSubmitter(Submitter):
             if is_missing(client, JOBS, job_id):
                 return ""
         status = self._find_status(job_id)
-        state = "is starting" if status.alive else "has ended before its application master started"
-        return f"job {job_id} {state}, so that nothing of it is recorded{status.note and f': {status.note}'}"
+        state = "is not running yet" if status.alive else "has ended"
+        return f"job {job_id} {state}, and nothing of it is recorded{status.note and f': {status.note}'}"
 
     async def kill_foreign(self, job_id: str) -> bool:
-        await to_thread(self._withdraw, job_id, "killed by its user")
+        return await to_thread(self._kill_foreign, job_id)
+
+    def _kill_foreign(self, job_id: str) -> bool:
+        with contextlib.closing(self._create_client(job_id)) as client:
+            (job,) = client.list(JOBS, labels=MANAGED_LABELS, name=job_id).items or (None,)
+        if job is None or find_end(job):
+            return False
+        self._withdraw(job_id, "killed by its user")
         return True
 
     async def fetch_logs(
@@ -327,7 +334,9 @@ class KubernetesSubmitter(Submitter):
         return f"kubectl logs -l {JOB_LABEL}={job_id} --all-containers"
 
     def _read_settings(self, job_id: str) -> KubernetesSettings:
-        return read_settings(load_recorded_values(self._home.job(job_id)))[0]
+        settings, _ = read_settings(load_recorded_values(self._home.job(job_id)))
+        is_gone = settings.kubeconfig and not settings.kubeconfig.exists()
+        return replace(settings, kubeconfig=None) if is_gone else settings  # that of KUBECONFIG may lead there, too
 
     def _create_client(self, job_id: str) -> ApiClient:
         try:

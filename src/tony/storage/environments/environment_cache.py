@@ -99,8 +99,7 @@ def from_node(python: str, script_folder: Path) -> Interpreter:
         )
     path = Path(os.path.abspath(found))
     if path.is_dir():
-        programs = [path / "bin" / name for name in _NAMES]
-        path = next(filter(os.path.lexists, programs), programs[0])
+        path = find_interpreter(path)
     require_runnable(path, f'python = "{python}"')
     environment = build_environment(path.parent.parent)
     own = () if ":" in str(path.parent) else (str(path.parent),)  # PATH is split at every `:`
@@ -111,6 +110,12 @@ def from_node(python: str, script_folder: Path) -> Interpreter:
         for name in _NAMES:
             _write_script(script_folder / name, path)
     return Interpreter(python_path=(str(script_folder), *own), python_env=environment)
+
+
+def find_interpreter(prefix: Path) -> Path:
+    """Return where the interpreter of an environment is, or should be."""
+    programs = [prefix / "bin" / name for name in _NAMES]
+    return next(filter(os.path.lexists, programs), programs[0])
 
 
 def build_environment(prefix: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tony.model.file_entry import FileEntry, is_archive
 from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, Format, detect, find_unsupported
 from tony.storage.cache.object_cache import Cache, Stored
-from tony.storage.environments.environment_cache import build_missing_python_error, find_prefix
+from tony.storage.environments.environment_cache import build_missing_python_error, find_interpreter, find_prefix
 from tony.storage.manifest import MAX_FOLLOWED, resolve_link
 from tony.storage.staging import cache_ingest
 from tony.storage.staging.folder_scan import Scan, scan
@@ -310,9 +310,7 @@ def _archive(path: Path, status: os.stat_result, otherwise: str) -> Format:
 
 def _environment(folder: Path) -> str:
     """Return the interpreter of an environment that is a folder on this machine; used in place."""
-    python = folder / "bin" / "python"
-    if not os.path.lexists(python):
-        python = folder / "bin" / "python3"
+    python = find_interpreter(folder)
     if os.path.isfile(python):
         return str(python)
     if os.path.islink(python):

@@ -14,12 +14,11 @@ from tony.model.job_spec import JobSpec
 from tony.model.staged_files import StagedJob
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.schedulers.kubernetes.access_rules import (
-    CLIENT_RULES,
     KUEUE_RULES,
     POD_GROUP_RULES,
     NeededRule,
     find_account_problem,
-    find_missing_rules,
+    find_rights_problem,
 )
 from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind
 from tony.schedulers.kubernetes.kueue import find_queue_problems
@@ -40,9 +39,8 @@ _NO_IMAGE_VOLUMES = re.compile(r'must specify a volume type|unknown field "spec\
 
 def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
     """Return missing rights, a missing service account, and objects that the API server would refuse."""
-    if missing := find_missing_rules(client, CLIENT_RULES):
-        text = f"you may not {', '.join(missing)} in namespace {client.namespace}; ask its administrator"
-        return [Problem(key="scheduler.kubernetes.namespace", value=client.namespace, message=text)]
+    if problem := find_rights_problem(client):
+        return [problem]
     rules, problems = _find_gang_needs(client, spec, settings)
     if problems:
         return problems
