@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tony.cli.open_job import fetch_job_dir
 from tony.cli.options import JobParameter, job_id, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.errors import ExitCode, UnknownJobError
@@ -61,4 +62,4 @@ def _find_folder(text: str) -> JobFolder:
     if "/" in text and (path / "job.json").is_file():
         return JobFolder(path.resolve())
     home, name = job_id(text)
-    return home.job(name)
+    return fetch_job_dir(home, name)
