@@ -389,7 +389,8 @@ def test_a_job_is_found_where_it_was_submitted(
     assert status
     assert status.alive
     os.rename(kubeconfig, tmp_path / "other")
-    assert asyncio.run(submitter.application_status(job.record.job_id)) == status
+    with pytest.raises(SchedulerError, match=f"kubectl delete job {job.record.job_id}"):
+        asyncio.run(submitter.application_status(job.record.job_id))
 
 
 def test_of_several_kubeconfig_files_the_one_with_the_cluster_is_recorded(
