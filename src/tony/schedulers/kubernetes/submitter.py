@@ -336,8 +336,10 @@ class KubernetesSubmitter(Submitter):
     def _read_settings(self, job_id: str) -> KubernetesSettings:
         settings, _ = read_settings(load_recorded_values(self._home.job(job_id)))
         if settings.kubeconfig and not settings.kubeconfig.exists():  # another file's context may be another cluster
-            text = f"{settings.kubeconfig}, with which job {job_id} was submitted, is gone. Put it there again, or end"
-            raise SchedulerError(f"{text} the job with: kubectl delete job {job_id}")
+            text = (
+                f"{settings.kubeconfig}, with which the job was submitted, is gone. Put it there again, or end the job"
+            )
+            raise SchedulerError(f"{text} with: kubectl delete job ID")
         return settings
 
     def _create_client(self, job_id: str) -> ApiClient:
