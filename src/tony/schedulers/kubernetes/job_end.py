@@ -41,7 +41,7 @@ def find_end(job: Object) -> JobEnd | None:
             continue
         at = parse_time(str(each["lastTransitionTime"]))
         if each["type"] == "Complete":
-            return JobEnd(JobState.SUCCEEDED, at, is_exit_only=True)
+            return JobEnd(JobState.SUCCEEDED, at)
         reason, text = each.get("reason"), str(each.get("message") or "")
         if reason == "DeadlineExceeded":  # see `build_end_patch`
             why = str((job["metadata"].get("annotations") or {}).get(_END_REASON, ""))
