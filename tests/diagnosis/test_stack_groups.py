@@ -152,6 +152,17 @@ def test_otherwise_the_one_that_differs_from_most_is_named() -> None:
     assert odd.sentence == "worker:2 is in join at train.py:5; the other 2 are in recv at train.py:88"
 
 
+def test_the_lines_of_a_loop_that_polls_count_as_one_place() -> None:
+    """One task is in the condition of the loop, the other one in its body."""
+    main = 'Thread 7 (idle): "MainThread"\n'
+    condition = find_wait_point(
+        f"{main}    <genexpr> (/job/x.py:9)\n    join (/job/x.py:9)\n    <module> (/job/x.py:20)\n"
+    )
+    body = find_wait_point(f"{main}    join (/job/x.py:10)\n    <module> (/job/x.py:20)\n")
+    load = find_wait_point(f"{main}    load (/job/x.py:13)\n    <module> (/job/x.py:18)\n")
+    assert find_odd_task([stack(0, condition, 19), stack(1, load, 19), stack(2, body, 19)]).task == TaskId("worker", 1)
+
+
 def test_otherwise_the_one_that_has_ended_is_named() -> None:
     odd = find_odd_task([stack(0, BARRIER, 9), stack(1, None, 9, ended=True)])
     assert odd.sentence == "worker:1 (last step 9) has ended; worker:0 is in all_reduce at train.py:90"

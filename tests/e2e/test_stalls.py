@@ -17,9 +17,10 @@ import tony
 OUT, INDEX = pathlib.Path(os.environ["OUT"]), os.environ["TASK_INDEX"]
 
 def exchange(step):
-    (OUT / f"{os.environ['SESSION_ID']}-{step}-{INDEX}").touch()
-    while not all((OUT / f"{os.environ['SESSION_ID']}-{step}-{index}").exists() for index in range(3)):
-        time.sleep(0.01)
+    arrived = OUT / f"{os.environ['SESSION_ID']}-{step}"
+    arrived.mkdir(exist_ok=True)
+    (arrived / INDEX).touch()
+    while len(os.listdir(arrived)) < 3: time.sleep(0.01)  # one line: stack traces name it
 
 def load():
     time.sleep(1000)

@@ -6,7 +6,7 @@ Reads what `py-spy dump` and `faulthandler` write; of both the innermost frame c
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from posixpath import basename
@@ -32,6 +32,8 @@ _MAX_NAME_CHARACTERS = 100
 _WRAPPERS = re.compile(
     r"wrap|decorate_context|error_handler|^_?inner$|_call_impl$|^__(?:call|enter|exit)__$|^<lambda>$"
 )
+#: Functions that Python makes of parts of others.
+_COMPREHENSIONS = re.compile(r"<(?:genexpr|listcomp|setcomp|dictcomp|lambda)>$")
 #: Functions in which tasks of a gang wait for each other, and files of libraries for that.
 _COLLECTIVES = re.compile(
     r"^_?(?:all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|broadcast|barrier|monitored_barrier|gather|scatter"
@@ -108,6 +110,7 @@ class WaitPoint:
     Attributes:
         function: the function that user code called, or the innermost one of user code.
         file, line: of the user code.
+        caller: the innermost function of user code, of comprehensions the one that they are in.
         is_collective: it waits for other tasks there.
         is_device_wait: it waits for its devices, most likely because these wait for other tasks.
         is_exiting: its main program has ended, successfully or not, and other threads keep it running.
@@ -118,6 +121,7 @@ class WaitPoint:
     function: str
     file: str
     line: int
+    caller: str = ""
     is_collective: bool = False
     is_device_wait: bool = False
     is_exiting: bool = False
@@ -196,12 +200,14 @@ def find_wait_point(text: str) -> WaitPoint | None:
         return _find_exit(threads)
     user, called = best[place], best[:place]
     named = next((frame for frame in reversed(called) if not _WRAPPERS.search(frame.name)), None)
+    caller = next((frame for frame in best[place:] if not _COMPREHENSIONS.search(frame.function)), user)
     is_collective = _is_collective(best, called)
     innermost = [frames[0].file for process, frames in threads if process is own and frames is not best]
     return WaitPoint(
         named.function if named else user.function,
         user.file,
         user.line,
+        caller.function,
         is_collective=is_collective,
         is_device_wait=is_collective and not any(frame.is_named_collective for frame in best),
         parked=find_parked_thread(own, processes, [frame.file for frame in called], innermost),
@@ -354,11 +360,15 @@ def _find_outside_collective(tasks: Sequence[TaskStack]) -> TaskStack | None:
 
 
 def _find_outside_majority(tasks: Sequence[TaskStack]) -> TaskStack | None:
-    groups = _group_by_point(tasks)
-    largest = max(groups.values(), key=len, default=[])
-    if 2 * len(largest) <= sum(map(len, groups.values())):
-        return None
-    return _select_first([each for group in groups.values() if group is not largest for each in group])
+    """Return a task that is at another line than most; else, as loops that poll have several, in another function."""
+    known = [(each, each.point) for each in tasks if each.point]
+    lines = [(basename(point.file), point.line) for _, point in known]
+    functions = [(basename(point.file), point.caller) for _, point in known]
+    for places in (lines, functions):
+        place, count = max(Counter(places).items(), key=lambda each: each[1], default=(None, 0))
+        if 2 * count > len(known):
+            return _select_first([each for (each, _), own in zip(known, places, strict=True) if own != place])
+    return None
 
 
 def _find_slowest(tasks: Sequence[TaskStack]) -> TaskStack | None:
