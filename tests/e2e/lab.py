@@ -20,12 +20,14 @@ from typing import Any, TypeVar
 
 from tests.support.child_modules import JobModules
 from tony.linux.process import is_alive, is_stopped, with_marker
-from tony.model.state_directory import Home, JobFolder
+from tony.model.state_directory import SEGMENT_GLOB, Home, JobFolder
 
 #: Seconds. These machines have two noisy cores; nothing here is a measurement.
 CEILING = 120.0
 TONY = str(Path(sys.executable).parent / "tony")
 ENDED = ("succeeded", "failed", "killed")
+#: Pause between two questions of a job that does not seem to have ended: each starts a command.
+_STATUS_SECONDS = 3.0
 #: A program with children of every kind: in its group, in another session, and one that is never waited for.
 FAMILY = """
 import os, subprocess, time
@@ -226,8 +228,14 @@ class Lab:
         """Waits until the job is in one of these states (any end, if none is named)."""
         wanted = states or ENDED
         last: dict[str, Any] = {}
+        asked_at = float("-inf")
 
         def there() -> bool:
+            nonlocal asked_at
+            is_recent = time.monotonic() - asked_at < _STATUS_SECONDS
+            if is_recent and set(wanted) <= set(ENDED) and not self.seems_ended(job):
+                return False
+            asked_at = time.monotonic()
             last.clear()
             last.update(self.status(job))
             return last["state"] in wanted
@@ -238,6 +246,17 @@ class Lab:
             raise AssertionError(f"{error}; last: {json.dumps(last)[:3000]}") from None
         return last
 
+    def has_summary(self, job: str) -> bool:
+        """True if the end of a job is recorded in its folder."""
+        return Home(self.home).job(job).summary.exists()
+
+    def seems_ended(self, job: str) -> bool:
+        """True if a job has ended for the scheduler; found without a command."""
+        return self.has_summary(job)
+
+    def has_ended(self, job: str) -> bool:
+        return self.has_summary(job) or self.status(job)["state"] in ENDED
+
     def events(self, job: str) -> list[dict[str, Any]]:
         """Every event of the log, in order."""
         return [json.loads(line) for line in self.tony("events", job, "--json").stdout.splitlines()]
@@ -245,6 +264,12 @@ class Lab:
     def events_of(self, job: str, kind: str) -> list[dict[str, Any]]:
         """The data of each event of a kind."""
         return [event["data"] for event in self.events(job) if event["event"] == kind]
+
+    def wait_event(self, job: str, kind: str) -> dict[str, Any]:
+        """Waits for the first event of a kind, in the folder of a job on this machine; answers its data."""
+        log = Home(self.home).job(job).path
+        until(lambda: any(f'"{kind}"' in path.read_text() for path in log.glob(SEGMENT_GLOB)), f"the event {kind}")
+        return self.events_of(job, kind)[0]
 
     def failure(self, job: str) -> dict[str, Any]:
         failure: dict[str, Any] = self.status(job)["failure"]
@@ -317,7 +342,7 @@ class Lab:
     def prove_clean(self) -> None:
         """Of jobs that have ended no process lives."""
         for job in self.jobs():
-            if self.status(job)["state"] in ENDED:
+            if self.has_ended(job):
                 self.wait_removed(job, 30)
 
     def close(self) -> None:
@@ -335,7 +360,8 @@ class Lab:
             for pid in self.processes(job):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self.tony("status", job)  # closes the record of a job whose application master is gone
+            if not self.has_summary(job):
+                self.tony("status", job)  # closes the record of a job whose application master is gone
 
 
 AnyLab = TypeVar("AnyLab", bound=Lab)

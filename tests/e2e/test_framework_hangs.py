@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.lab import Lab, until
+from tests.e2e.lab import Lab
 from tests.framework_envs import DEBIAN_PYTHON, find_recording_torch, has_torch
 
 pytestmark = [pytest.mark.framework, pytest.mark.on_change("am", "diagnosis")]
@@ -125,7 +125,7 @@ def test_the_task_that_the_others_wait_for_is_named(
     text = f"[roles.worker]\ninstances = {instances}\ncommand = '{python} x.py'\n"
     head = HEAD.format(framework=framework, timeout=timeout)
     job = lab.detach(lab.roles(program + LOOP.format(report=report), text, head, JAX_PLATFORMS="cpu"))
-    (event,) = until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    event = lab.wait_event(job, "stalled")
     assert (event["task"], event["frame"].split(":")[0]) == ("worker:1", "load at x.py")
     assert event["reason"].count(" at x.py:") == 2, "where it is, and where the others are"
     lab.tony("kill", job)
@@ -158,6 +158,6 @@ def test_the_collective_operation_that_a_task_has_not_joined(lab: Lab, odd: str,
     text = f"[roles.worker]\ninstances = 3\nmemory = '900m'\ncommand = '{python} x.py'\n"
     head = HEAD.format(framework="pytorch", timeout="30s")
     job = lab.detach(lab.roles(GROUPS.format(odd=odd), text, head, OMP_NUM_THREADS="1"))
-    (event,) = until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    event = lab.wait_event(job, "stalled")
     assert (event["task"], event["reason"][: len(sentence)]) == (task, sentence)
     lab.tony("kill", job)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.e2e.lab import Lab, until
+from tests.e2e.lab import Lab
 from tests.facts import mentions
 
 #: Tasks make each step together; one of them leaves the others waiting.
@@ -40,8 +40,7 @@ OUT, INDEX = pathlib.Path(os.environ["OUT"]), os.environ["TASK_INDEX"]
 
 def barrier():
     (OUT / INDEX).touch()
-    while not all((OUT / str(index)).exists() for index in range(3)):
-        time.sleep(0.1)
+    while len(os.listdir(OUT)) < 3: time.sleep(0.1)  # one line: stack traces name it
 
 def load():
     time.sleep(1000)
@@ -127,7 +126,7 @@ def test_a_session_that_makes_no_steps_fails_and_names_the_task(lab: Lab) -> Non
 def test_a_task_that_others_wait_for_is_named_early_without_steps_and_output(lab: Lab) -> None:
     """Two tenths of `stall_timeout` are enough where the stack traces prove it."""
     job = lab.detach(lab.roles(SILENT, WORKERS, f'{HEAD}stall_timeout = "40s"'))
-    (event,) = until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    event = lab.wait_event(job, "stalled")
     assert event["task"] == "worker:1"
     assert mentions(event["reason"], "worker:1 is in load at x.py", "the other 2 are in barrier at x.py")
     status = lab.status(job)
@@ -140,7 +139,7 @@ def test_a_task_that_others_wait_for_is_named_early_without_steps_and_output(lab
 def test_a_deadlock_without_steps_is_reported(lab: Lab) -> None:
     head = f'{HEAD}stall_timeout = "4s"'
     job = lab.detach(lab.roles(DEADLOCK, head=head))
-    until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    lab.wait_event(job, "stalled")
     said = lab.tony("status", job).stdout
     assert "worker:0 is in <module> at x.py:" in said
     assert lab.status(job)["state"] == "running"
@@ -149,7 +148,7 @@ def test_a_deadlock_without_steps_is_reported(lab: Lab) -> None:
 
 def test_a_single_task_that_hangs_is_named_while_the_others_continue(lab: Lab) -> None:
     job = lab.detach(lab.roles(INDEPENDENT, WORKERS, f'{HEAD}stall_timeout = "20s"', HANGS="1"))
-    (event,) = until(lambda: lab.events_of(job, "stalled"), "the stall is noticed")
+    event = lab.wait_event(job, "stalled")
     assert (event["task"], event["alone"]) == ("worker:1", True)
     assert mentions(event["reason"], "worker:1", 59, "load at x.py", "2 other tasks")
     status = lab.status(job)
@@ -161,7 +160,7 @@ def test_a_single_task_that_hangs_is_named_while_the_others_continue(lab: Lab) -
 @pytest.mark.on_change("am")
 def test_a_slow_task_is_named(lab: Lab) -> None:
     job = lab.detach(lab.roles(INDEPENDENT, WORKERS, HEAD, SLOW="2"))
-    (event,) = until(lambda: lab.events_of(job, "straggler"), "the slow task is found")
+    event = lab.wait_event(job, "straggler")
     assert event["task"] == "worker:2"
     assert mentions(lab.tony("status", job).stdout, "worker:2 is slow")
     rates = [task["rate"] for task in lab.status(job)["tasks"]]
@@ -177,7 +176,7 @@ def test_a_slow_task_is_named(lab: Lab) -> None:
 )
 def test_a_task_that_its_cpu_limit_slows_down_is_named_with_the_throttling(lab: Lab) -> None:
     job = lab.detach(lab.roles(THROTTLED, WORKERS, HEAD))
-    (event,) = until(lambda: lab.events_of(job, "straggler"), "the slow task is found")
+    event = lab.wait_event(job, "straggler")
     assert event["task"] == "worker:1"
     assert mentions(event["reason"], "its CPU limit throttles it")
     lab.tony("kill", job)

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.e2e.lab import CEILING, ENDED, Lab, command_of, one_user, until
 from tests.mini_clusters import run_tool
+from tony.errors import InfraError
 from tony.mini.cluster import MiniCluster
 from tony.mini.daemon_requests import send_request
 from tony.model.state_directory import Home, JobFolder
@@ -73,6 +74,11 @@ class YarnLab(Lab):
         """The ids of all applications that the ResourceManager knows."""
         found = json.loads(send_request(self.page("rm"), "GET", "/ws/v1/cluster/apps"))["apps"]
         return {each["id"] for each in (found or {}).get("app", [])}
+
+    def seems_ended(self, job: str) -> bool:
+        with contextlib.suppress(InfraError):
+            return str(self.application(job)["finalStatus"]) != "UNDEFINED"
+        return True  # its daemons may be down
 
     def wait_application(self, job: str) -> dict[str, Any]:
         """Waits until YARN, too, thinks that the job has ended."""
@@ -148,7 +154,7 @@ class YarnLab(Lab):
     def prove_clean(self) -> None:
         """Of jobs that have ended there is nothing: no process, no secret, no half-written file."""
         for job in self.jobs():
-            if self.status(job)["state"] in ENDED:
+            if self.has_ended(job):
                 self.wait_application(job)
                 self.wait_removed(job)
                 assert not (self.home / "jobs" / job / "secret").exists()
@@ -158,7 +164,7 @@ class YarnLab(Lab):
         """Ends whatever a failed test has left, on the cluster as well."""
         for job in self.jobs():
             with contextlib.suppress(Exception):
-                if self.status(job)["state"] not in ENDED:
+                if not self.has_ended(job):
                     self.tony("kill", job, "--now")
                     self.wait_application(job)
         super().close()
