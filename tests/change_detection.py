@@ -7,8 +7,9 @@ import subprocess
 from collections.abc import Iterable, Set
 from pathlib import PurePosixPath
 
-#: What every job on a cluster depends on.
-CLUSTER = ("hadoop", "schedulers", "mini")
+#: What every job on YARN, and on Kubernetes, depends on.
+CLUSTER = ("hadoop", "schedulers", "schedulers/yarn", "mini")
+KUBERNETES = ("kube", "schedulers", "schedulers/kubernetes", "mini", "mini/kubernetes")
 #: What decides and carries out how a job continues after a failure.
 RUNTIME = ("am", "core", "executor", "protocol", "rpc")
 #: Commits that count as the change where `HEAD` is the commit of `origin/main`.
@@ -17,6 +18,8 @@ RECENT_COMMITS = 10
 
 def find_changed_packages(root: os.PathLike[str]) -> frozenset[str] | None:
     """Find the packages of `src/tony`, folders of tests and top folders with a change, and each changed test file.
+
+    Of `schedulers` and `mini` what is for one scheduler is a package of its own. Each file of `bench` counts alone.
 
     A change is what is not committed, and what was committed since `TEST_BASE` (environment), else since the merge
     base with `origin/main`, else, if that is `HEAD` itself, in the last ten commits.
@@ -66,7 +69,11 @@ def _is_shared(path: PurePosixPath) -> bool:
 
 def _name_changed_part(path: PurePosixPath) -> str:
     if path.parts[:2] == ("src", "tony"):
-        return path.parts[2]
+        package, part = path.parts[2:4]
+        is_apart = package in ("schedulers", "mini") and part in ("kubernetes", "yarn")
+        return f"{package}/{part}" if is_apart else package
+    if path.parts[0] == "bench":
+        return str(path)
     if path.parts[0] == "tests":
         return str(path if path.name.startswith("test_") else path.parent)  # a helper: all tests next to and below it
     return path.parts[0]

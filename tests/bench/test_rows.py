@@ -25,14 +25,33 @@ ALWAYS = ("startup", "core")
 
 
 def marks_of(row: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a row: it depends on the bench and on the packages that its file imports."""
+    """Return the marks of a row: it depends on what runs rows, and on what its file imports."""
     if row in ALWAYS:
         return []
     marks = [pytest.mark.xdist_group("shared-kubernetes")] if row in NEEDS_KUBERNETES else []
     if row in LONG:
         return [*marks, pytest.mark.long]
-    source = (ROOT / "bench" / f"{row}.py").read_text(encoding="utf-8")
-    return [*marks, pytest.mark.on_change("bench", *re.findall(r"^from tony\.(\w+)", source, re.MULTILINE))]
+    packages = re.findall(r"^from tony\.(\w+)", read_source(row), re.MULTILINE)
+    files = [f"bench/{module}.py" for module in find_modules("__main__", find_modules(row, set()))]
+    return [*marks, pytest.mark.on_change(*files, *packages)]
+
+
+def find_modules(module: str, found: set[str]) -> set[str]:
+    """Add a module of the bench, and all that it imports there, to those found."""
+    found.add(module)
+    source = read_source(module)
+    names = re.findall(r"^from bench\.(\w+)", source, re.MULTILINE)
+    names += [
+        name for line in re.findall(r"^from bench import (.+)", source, re.MULTILINE) for name in line.split(", ")
+    ]
+    for name in names:
+        if name not in found:
+            find_modules(name, found)
+    return found
+
+
+def read_source(module: str) -> str:
+    return (ROOT / "bench" / f"{module}.py").read_text(encoding="utf-8")
 
 
 def test_every_row_is_in_the_table() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.framework,
     pytest.mark.slow,
+    pytest.mark.on_change("frameworks", "executor", "linux"),
     pytest.mark.skipif(not has_torch(), reason=f"{DEBIAN_PYTHON} has no torch; apt-get install python3-torch"),
 ]
 

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.e2e.lab import until
 from tests.kubernetes.lab import KubernetesLab
 from tony.kube.resources import NODES, PODS, ApiResource
 from tony.mini.kubernetes.layout import NODE_NAME, PAUSE_IMAGE
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 PRIORITY_CLASSES = ApiResource(
     group="scheduling.k8s.io", plural="priorityclasses", kind="PriorityClass", is_namespaced=False

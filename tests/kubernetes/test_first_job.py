@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.e2e.lab import until
 from tests.framework_envs import DEBIAN_PYTHON, has_torch
 from tests.kubernetes.lab import KubernetesLab
@@ -14,7 +15,7 @@ from tests.tutorials.page import ROOT, follow
 from tony.kube.resources import PODS
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.framework, pytest.mark.on_change("kube", "schedulers")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.framework, pytest.mark.on_change(*KUBERNETES)]
 
 
 #: Folders of this machine in all pods: Debian's PyTorch.

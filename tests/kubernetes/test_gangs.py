@@ -6,11 +6,12 @@ import secrets
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.e2e.lab import until
 from tests.kubernetes.lab import KubernetesLab
 from tony.schedulers.kubernetes.pod_groups import find_pod_groups
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 #: Ends with its gate: a file in `$OUT`.
 GATE = """

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.e2e.lab import until
 from tests.kubernetes.lab import AM_PART, KubernetesLab
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 #: Ends with its gate: a file in `$OUT`.
 GATE = """

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.kubernetes.lab import KubernetesLab
 from tony.kube.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from tony.mini.kubernetes.cluster_files import build_data_claim
 from tony.schedulers.kubernetes.shared_objects import MAX_STAGED_BYTES, OBJECT_LABELS
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 PROGRAM = """
 import os, pathlib, time

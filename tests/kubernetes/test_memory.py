@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.kubernetes.lab import AM_PART, KubernetesLab
 from tony.linux.process import is_alive
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 #: Grows above its 128 MiB, but below the container's 192 MiB, until it is stopped.
 GROWS = """

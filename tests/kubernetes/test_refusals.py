@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.e2e.lab import until
 from tests.kubernetes.lab import RESOURCE_QUOTAS, KubernetesLab
 from tony.kube.api_client import Object
@@ -13,7 +14,7 @@ from tony.kube.errors import KubeApiError
 from tony.kube.resources import NAMESPACES, PODS, ApiResource
 from tony.mini.kubernetes.layout import PAUSE_IMAGE
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 WEBHOOKS = ApiResource(
     group="admissionregistration.k8s.io",

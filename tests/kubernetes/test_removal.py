@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.e2e.lab import CEILING, until
 from tests.kubernetes.lab import KubernetesLab
 from tony.kube.resources import JOBS
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 OK = "print('done')"
 FOREVER = "import os, time; open(os.environ['OUT'] + '/up', 'w'); time.sleep(3600)"

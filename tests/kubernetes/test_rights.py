@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.e2e.lab import until
 from tests.kubernetes.lab import KubernetesLab
 from tony.kube.api_client import ApiClient
@@ -22,7 +23,7 @@ from tony.schedulers.kubernetes.access_rules import (
     find_missing_rules,
 )
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 OK = "print('done')"
 

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.kubernetes.lab import KubernetesLab
 from tony.kube.resources import SECRETS
 from tony.schedulers.kubernetes.shared_objects import MAX_STAGED_BYTES
 
-pytestmark = [pytest.mark.on_change("kube", "mini", "schedulers"), pytest.mark.slow, pytest.mark.e2e]
+pytestmark = [pytest.mark.on_change(*KUBERNETES), pytest.mark.slow, pytest.mark.e2e]
 
 PROGRAM = """
 import os, pathlib, time

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.change_detection import KUBERNETES
 from tests.e2e.lab import until
 from tests.hadoop import kerberos
 from tests.kubernetes.lab import KubernetesLab
@@ -29,7 +30,7 @@ from tony.schedulers.kubernetes.shared_objects import MAX_STAGED_BYTES
 pytestmark = [
     pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),
     pytest.mark.skipif(bool(why_not()), reason=str(why_not())),
-    pytest.mark.on_change("kube", "schedulers", "hadoop", "storage"),
+    pytest.mark.on_change(*KUBERNETES, "hadoop", "storage"),
     pytest.mark.slow,
 ]
 #: A token lives so long, in seconds.

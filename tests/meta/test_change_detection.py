@@ -60,7 +60,13 @@ def test_own_commits_count_since_they_left_main(clone: Path) -> None:
     commit(clone, "bench/startup.py")
     git(clone, "mv", EARLIER, "bench/page.py")
     write(clone, "src/tony/portal/index.py")
-    assert find_changed_packages(clone) == frozenset({"bench", "web", "portal"})
+    assert find_changed_packages(clone) == frozenset({"bench/startup.py", "bench/page.py", "web", "portal"})
+
+
+def test_what_is_for_one_scheduler_is_a_package_of_its_own(clone: Path) -> None:
+    for path in ("schedulers/kubernetes/pods.py", "mini/kubernetes/node.py", "schedulers/job_store/x.py", "mini/x.py"):
+        commit(clone, f"src/tony/{path}")
+    assert find_changed_packages(clone) == frozenset({"schedulers/kubernetes", "schedulers", "mini/kubernetes", "mini"})
 
 
 def test_a_base_of_ones_own_wins(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

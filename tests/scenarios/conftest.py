@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.change_detection import CLUSTER, RUNTIME
+from tests.change_detection import CLUSTER, KUBERNETES, RUNTIME
 from tests.e2e.lab import Lab, one_user
 from tests.kubernetes.lab import KubernetesLab
 from tests.yarn.lab import YarnLab
@@ -57,7 +57,7 @@ SCHEDULERS = {
     ),
     "kubernetes": Scheduler(
         make=lambda root, request: KubernetesLab(root, request.getfixturevalue("shared_kubernetes").mend()),
-        packages=("kube", "schedulers", "mini", *RUNTIME),
+        packages=(*KUBERNETES, *RUNTIME),
         always=frozenset({"test_a_failed_session_is_followed_by_another_in_place"}),
     ),
 }

@@ -48,6 +48,7 @@ def test_plain(lab: Lab) -> None:
     assert {t["state"] for t in status["tasks"]} == {"succeeded"}  # type: ignore[attr-defined]
 
 
+@pytest.mark.on_change("frameworks", "python_hooks", "examples")
 @only_on("local", why=SAME)
 def test_digits_with_tensorflow(lab: Lab) -> None:
     """Multi-worker training with an evaluator: accuracy, checkpoints, summaries, model."""

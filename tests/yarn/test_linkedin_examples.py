@@ -37,7 +37,7 @@ def run(lab: YarnLab, flags: list[str], timeout: float = 280) -> tuple[str, dict
     return printed, {task: each["state"] for task, each in lab.tasks(lab.only_job()).items()}
 
 
-@pytest.mark.on_change(*CLUSTER, "frameworks", "examples", "config", "cli")
+@pytest.mark.on_change(*CLUSTER, "frameworks", "examples", "config")
 def test_pytorch(lab: YarnLab) -> None:
     """Two ranks; the XML says nothing of memory, so each has 2 GB."""
     if not has_torch():

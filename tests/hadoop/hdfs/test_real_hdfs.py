@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 import tony
-from tests.change_detection import CLUSTER
 from tests.mini_clusters import run_tool
 from tests.support.hadoop.append_logs import flush
 from tony.hadoop.configuration.service_addresses import find_name_service
@@ -244,7 +243,7 @@ def test_a_writer_that_hangs(
     assert log.close(CEILING)
 
 
-@pytest.mark.on_change(*CLUSTER)
+@pytest.mark.on_change("hadoop", "mini")
 def test_daemons_come_and_go(cluster: MiniCluster, client: WebHdfs, folder: str) -> None:
     """NameNode restarted, DataNode killed and restarted under a busy log: every line is there once, in order."""
     path = f"{folder}/log"

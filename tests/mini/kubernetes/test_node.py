@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import tony
+from tests.change_detection import KUBERNETES
 from tests.facts import mentions
 from tests.kubernetes_build import wait_for_software
 from tests.support.waiting import block_until
@@ -28,7 +29,7 @@ from tony.mini.kubernetes.software import PYTHON_IMAGE
 from tony.model.state_directory import Home
 
 pytestmark = [
-    pytest.mark.on_change("kube", "mini", "schedulers"),
+    pytest.mark.on_change(*KUBERNETES),
     pytest.mark.slow,
     pytest.mark.xdist_group("shared-kubernetes"),  # these have clusters of their own, but not at the same time
 ]
@@ -115,6 +116,7 @@ def test_a_job_on_a_small_kubernetes(lab: Lab) -> None:
     assert not lab.places.path.exists()
 
 
+@pytest.mark.on_change("kube", "mini", "mini/kubernetes")
 def test_all_ends_with_its_first_process(lab: Lab) -> None:
     """It is killed, and no daemon outlives it; the status says so, and the next start cleans up."""
     assert lab.tony("mini", "start", "--kubernetes", "--nodes", "2", "--json").returncode == 0
@@ -130,6 +132,7 @@ def test_all_ends_with_its_first_process(lab: Lab) -> None:
     assert lab.list_left() == []
 
 
+@pytest.mark.on_change("kube", "mini", "mini/kubernetes")
 @pytest.mark.timeout(1800)
 def test_nodes_and_daemons_are_killed_and_restarted(lab: Lab) -> None:
     """A killed node takes its pods with it; a daemon that is started again finds the others; all is stopped."""
@@ -138,7 +141,7 @@ def test_nodes_and_daemons_are_killed_and_restarted(lab: Lab) -> None:
     assert "Sent SIGKILL to mini2" in lab.tony("mini", "kill", "mini2").stdout
     status = lab.tony("mini", "status").stdout
     assert "is not ready: containerd2, kubelet2 are dead" in status
-    assert "mini2 has no power" in lab.tony("mini", "restart", "kubelet2").stderr
+    assert "node mini2 does not run" in lab.tony("mini", "restart", "kubelet2").stderr
     for daemon in ("mini2", "kubelet2", "kube-apiserver"):
         answer = lab.tony("mini", "restart", daemon)
         assert f"Restarted {daemon}; the cluster was ready after" in answer.stdout, answer.stderr
