@@ -16,11 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from tony.control_characters import escape_line
 from tony.hadoop.configuration import ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.ipc.login import LoginIdentity
-from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest_layers import Protection, parse_protections
 from tony.hadoop.tokens import (
     HDFS_DELEGATION,

@@ -27,8 +27,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar
 
+from tony.control_characters import escape_line, escape_text
 from tony.errors import InfraError
-from tony.hadoop.remote_text import escape_line, escape_text
 
 
 class HadoopError(InfraError):

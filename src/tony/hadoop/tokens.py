@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony.address import Address
+from tony.control_characters import escape_line
 from tony.errors import InfraError
-from tony.hadoop.remote_text import escape_line
 from tony.hadoop.wire.proto import MalformedMessageError, decode, read_delimited
 from tony.hadoop.wire.rpc import Credentials, Token
 

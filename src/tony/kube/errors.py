@@ -13,12 +13,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tony.control_characters import MAX_CHARACTERS, escape_line
 from tony.errors import SchedulerError
 
 #: Messages of admission plug-ins whose caches are empty yet, and of authorizers: pkg/admission/errors.go and
 #: pkg/endpoints/handlers/responsewriters/errors.go of k8s.io/apiserver.
 _NOT_READY = "not yet ready to handle request"
-_MAX_CHARACTERS = 2000
 _DENIAL = re.compile(r'User "[^"]*" cannot \w+ (?:resource|path)')
 
 
@@ -113,6 +113,5 @@ def build_api_error(what: str, status: int, answer: object, retry_after: float |
     body: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     reason, text = body.get("reason"), body.get("message")
     reason = reason if isinstance(reason, str) else ""
-    text = " ".join(text.split())[:_MAX_CHARACTERS] if isinstance(text, str) else f"HTTP status {status}"
-    text = "".join(char if char.isprintable() else "?" for char in text)
+    text = escape_line(text, MAX_CHARACTERS) if isinstance(text, str) else f"HTTP status {status}"
     return KubeApiError(f"{what}: {text}", status=status, reason=reason, text=text, retry_after=retry_after)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from tony.address import Address, parse_address
+from tony.control_characters import escape_line
 from tony.hadoop.configuration.xml_file import ConfigurationError, Property, SiteXmlReader
-from tony.hadoop.remote_text import escape_line
 
 #: The files of a configuration folder, in the order in which they are read; a later one wins.
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml", "mapred-site.xml")

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.parsers import expat
 
+from tony.control_characters import escape_line
 from tony.errors import UserError
-from tony.hadoop.remote_text import escape_line
 
 #: Bytes of one file. Generated site files of big clusters have some 300 KB.
 MAX_BYTES = 8 << 20

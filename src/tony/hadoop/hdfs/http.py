@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tony.address import format_host
+from tony.control_characters import escape_line
 from tony.errors import StorageError
 from tony.hadoop.errors import CallTimeoutError, ConnectError, ConnectFailure, ConnectionLostError, IpcProtocolError
-from tony.hadoop.remote_text import escape_line
 
 if TYPE_CHECKING:
     import ssl

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tony.control_characters import escape_line
 from tony.hadoop.errors import (
     AccessControlError,
     HadoopError,
@@ -17,7 +18,6 @@ from tony.hadoop.errors import (
 )
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SpaceUsage
 from tony.hadoop.hdfs.http import HttpOrigin, HttpResponse, split_url
-from tony.hadoop.remote_text import escape_line
 
 #: A server, and the path with query there.
 Place = tuple[HttpOrigin, str]

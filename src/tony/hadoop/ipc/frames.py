@@ -17,8 +17,8 @@ import os
 from dataclasses import dataclass
 from itertools import count
 
+from tony.control_characters import escape_line
 from tony.hadoop.errors import IpcProtocolError
-from tony.hadoop.remote_text import escape_line
 from tony.hadoop.wire.proto import MalformedMessageError, decode, encode_delimited, read_delimited
 from tony.hadoop.wire.rpc import (
     CONNECTION_CONTEXT_CALL_ID,

@@ -18,9 +18,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tony.address import Address
+from tony.control_characters import escape_line
 from tony.hadoop.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.frames import build_context_frame, build_sasl_frame
-from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest import DigestClient
 from tony.hadoop.sasl.digest_layers import Protection, SaslExchangeError, SecurityLayer
 from tony.hadoop.wire.proto import replace

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
+from tony.control_characters import escape_line
 from tony.hadoop.errors import HadoopError
 from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url
-from tony.hadoop.remote_text import escape_line
 
 #: Bytes of the end requested before the length is known, and beyond the need later, as a file may grow meanwhile.
 _SLACK = 64 * 2**10

@@ -12,7 +12,7 @@ import threading
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tony.hadoop.remote_text import escape_line
+from tony.control_characters import escape_line
 from tony.hadoop.sasl.digest_layers import Protection, SaslExchangeError, select_protection
 
 _LIBRARIES = ("libgssapi_krb5.so.2", "libgssapi_krb5.so", "libgssapi.so.3", "libgssapi_krb5.dylib")

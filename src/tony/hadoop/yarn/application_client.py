@@ -11,10 +11,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from tony.control_characters import escape_text
 from tony.hadoop import ids
 from tony.hadoop.errors import ApplicationNotFoundError, HadoopError, IpcProtocolError
 from tony.hadoop.failover import FailoverProxy
-from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.application_client import (
     ApplicationReport,

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from tony.hadoop.remote_text import escape_line
+from tony.control_characters import escape_line
 from tony.hadoop.wire.placement import (
     NO_LIMIT,
     NODE,

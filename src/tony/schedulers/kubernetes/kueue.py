@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from tony.control_characters import escape_line
 from tony.errors import Problem
 from tony.kube.api_client import ApiClient
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import ApiResource
 from tony.linux.thread_pools import to_thread
-from tony.schedulers.kubernetes.pod_status import clean_text
 from tony.schedulers.kubernetes.pod_table import PodTable
 
 _API, _VERSION = "kueue.x-k8s.io", "v1beta1"
@@ -48,7 +48,7 @@ def find_wait_reason(client: ApiClient, group: str) -> str:
         return ""
     for each in status.get("conditions") or ():
         if each.get("type") == "QuotaReserved" and each.get("status") == "False":
-            return clean_text(each.get("message") or "")
+            return escape_line(each.get("message") or "")
     return ""
 
 

@@ -32,7 +32,7 @@ from tony.schedulers.allocator_interface import (
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
-from tony.schedulers.job_store.record_download import PreviousAttempts
+from tony.schedulers.job_store.previous_attempts import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.yarn.allocation.am_attempt import AmAttempt
 from tony.schedulers.yarn.allocation.page_proxy import find_page_proxy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tony.hadoop.remote_text import escape_text
+from tony.control_characters import escape_text
 from tony.hadoop.wire.yarn_records import (
     NOT_THE_PROGRAM,
     ContainerStatus,

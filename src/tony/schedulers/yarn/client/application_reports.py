@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from tony.control_characters import escape_text
 from tony.errors import ExitCode
 from tony.hadoop import ids
-from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus
 from tony.hadoop.yarn.application_client import ENDED
