@@ -32,11 +32,11 @@ from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.retry import Backoff
-from tony.schedulers.job_store import event_log_replication, piece_log, record_download, record_publisher
+from tony.schedulers.job_store import event_log_replication, piece_log, previous_attempts, record_publisher
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import own_pod, pod_groups, pod_requests
-from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 
 #: Seconds for one schedule: far more than any takes on a loaded machine.
 CEILING = 120.0
@@ -57,7 +57,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         (event_log_replication, "_WRITE_SECONDS"),
         (piece_log, "_URGENT_SECONDS"),
-        (record_download, "_RETRY_SECONDS"),
+        (previous_attempts, "_RETRY_SECONDS"),
         (record_publisher, "_FINISH_RETRY_SECONDS"),
         (own_pod, "_INTERVAL_SECONDS"),
         (unconfirmed_ends, "_PROOF_PAUSE_SECONDS"),

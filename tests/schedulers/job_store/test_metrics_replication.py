@@ -21,7 +21,7 @@ from tony.model.ids import TaskId
 from tony.model.state_directory import Home, JobFolder
 from tony.protocol.executor_messages import Sample
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
-from tony.schedulers.job_store.record_download import PreviousAttempts
+from tony.schedulers.job_store.previous_attempts import PreviousAttempts
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"

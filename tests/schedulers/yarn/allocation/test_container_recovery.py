@@ -26,7 +26,7 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.model.ids import TaskId
 from tony.schedulers.allocator_interface import KnownContainer
-from tony.schedulers.job_store import record_download
+from tony.schedulers.job_store import previous_attempts
 from tony.schedulers.yarn.allocation import container_recovery, container_table
 from tony.schedulers.yarn.allocation.session import YarnSession
 
@@ -248,7 +248,7 @@ async def test_the_first_attempt_takes_nothing(tmp_path: Path, closes: list[str]
 
 async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for; after too long another attempt may have more luck, and nothing is touched."""
-    monkeypatch.setattr(record_download, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(previous_attempts, "_RETRY_SECONDS", 0.01)
     async with start_fake_cluster(tmp_path, attempt=2, opens=False) as cluster:
         cluster.files.files[f"{scene.FOLDER}/events.1.jsonl"] = FakeFile(content=b"kept\n")
         cluster.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 3)
