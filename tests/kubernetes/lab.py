@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.lab import CEILING, Lab, until
+from tests.support.code_archives import give_archives
 from tests.yarn.lab import SMALL, complete_memory
 from tony.core.events import Registered
 from tony.history.event_log import EventTail
@@ -51,6 +52,7 @@ class KubernetesLab(Lab):
     def __init__(self, root: Path, cluster: KubernetesCluster, namespace: str = "") -> None:
         """Create the user, and their namespace unless they have one."""
         super().__init__(root)
+        give_archives(Home(self.home))
         self.cluster = cluster
         self._owns_namespace = not namespace
         self.namespace = namespace or f"lab-{secrets.token_hex(4)}"

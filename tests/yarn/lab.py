@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.e2e.lab import CEILING, ENDED, Lab, command_of, one_user, until
 from tests.mini_clusters import run_tool
+from tests.support.code_archives import give_archives
 from tony.errors import InfraError
 from tony.mini.cluster import MiniCluster
 from tony.mini.daemon_requests import send_request
@@ -36,6 +37,7 @@ class YarnLab(Lab):
         super().__init__(root)
         self.cluster = cluster
         self.out.mkdir()
+        give_archives(Home(self.home))
         self.env["HADOOP_CONF_DIR"] = str(cluster.conf)
 
     def complete(self, text: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
+from tests.support.code_archives import give_archives
 from tests.support.hadoop.fake_webhdfs import FakeWebHdfs
 from tony.client.credential_creation import make_credentials
 from tony.history.json_files import write_json
@@ -26,7 +27,6 @@ from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.schedulers.kubernetes.manifests import build_task_pod
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
-from tony.storage.cache.object_cache import Cache
 from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
@@ -117,7 +117,7 @@ def build_job(cluster: Cluster, folder: Path) -> PreparedJob:
     made = build_prepared_job(folder / "home", spec)
     write_json(made.folder.credentials, to_plain(make_credentials(tls=False)))
     write_json(made.folder.job, to_plain(made.record))
-    Cache(made.home.cache).prepare()
+    give_archives(made.home)
     return made
 
 
