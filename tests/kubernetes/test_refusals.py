@@ -95,12 +95,19 @@ def test_what_can_never_run_is_refused_before_anything_is_created(lab: Kubernete
 
 
 def test_what_may_run_later_waits_with_the_words_of_the_cluster(lab: KubernetesLab) -> None:
-    """A quota that is full and then is not, and a task that no node has room for."""
+    """A task that no node has room for, an AM that a quota does not allow, and a quota that is full for a while."""
     job = lab.detach(lab.roles(OK, "[roles.worker]\nvcores = 900\n"))
     until(lambda: "Insufficient cpu" in lab.tony("status", job).stdout, "the status has the scheduler's words")
     assert lab.tony("kill", job, "--now").returncode == 0
     lab.wait(job, "killed")
     lab.wait_ended(job)
+
+    lab.set_quota({"pods": "0"})
+    job = lab.detach(lab.roles(OK))
+    until(lambda: "exceeded quota: quota, requested: pods=1" in lab.tony("status", job).stdout, "its AM waits")
+    assert lab.tony("kill", job, "--now").returncode == 0
+    assert lab.status(job)["state"] == "killed"
+    lab.client.delete(RESOURCE_QUOTAS, "quota")
 
     lab.set_quota({"pods": "2"})
     job = lab.detach(lab.roles(OK, "[roles.worker]\ninstances = 2\n"))

@@ -72,6 +72,10 @@ def test_rights_of_a_user(lab: KubernetesLab) -> None:
     lab.kubeconfig.write_text(lab.build_kubeconfig({"token": create_token(lab, "user")}))
     done = lab.submit(lab.roles(OK))
     assert (done.returncode, "done" in done.stdout) == (0, True), done.stdout + done.stderr
+    job = lab.detach(lab.roles("import time\ntime.sleep(1000)"))
+    until(lambda: lab.tony("stacks", job, "worker:0").returncode == 0, "the application master is reached")
+    lab.tony("kill", job)
+    lab.wait(job, "killed")
     prove_named(lab, CLIENT_RULES, "user")
     lab.kubeconfig.write_text(lab.build_kubeconfig({"token": create_token(lab, "user-0")}))
     refused = lab.tony("validate", lab.roles(OK), *lab.options)

@@ -107,7 +107,7 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
     if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname:
         raise _build_error(cluster.file, "server", "must be the URL of an API server, such as https://10.0.0.1:6443")
     if user.values.get("as-groups"):
-        raise _build_error(user.file, "as-groups", "impersonation of groups is not supported: only as is")
+        raise _build_error(user.file, "as-groups", "is not supported: a user can be impersonated (`as`), groups cannot")
     return ClusterAccess(
         server=server.rstrip("/"),
         namespace=namespace or found.get_text("namespace") or "default",

@@ -199,8 +199,7 @@ class RegistryClient:
             self._authorization = self._login.basic
             return bool(self._authorization)
         values = dict(_VALUE.findall(match["values"]))
-        token = self._retry(lambda: self._fetch_token(values.get("realm", ""), values.get("service", "")))
-        self._authorization = f"Bearer {token}"
+        self._authorization = f"Bearer {self._fetch_token(values.get('realm', ''), values.get('service', ''))}"
         return True
 
     def _fetch_token(self, realm: str, service: str) -> str:

@@ -1,4 +1,4 @@
-"""The AM's half of schedulers whose executors start before they know their task: pods, or tasks of one `srun`.
+"""The AM's half of schedulers whose executors start before they know their task, such as pods.
 
 The command of such a container is fixed when it is requested. Its executor is given the container's id, connects to the
 AM and sends `Enlist` (`enlisting_container`); the answer is what `ContainerAllocator.launch` has.

@@ -21,7 +21,7 @@ from tony.model.state_directory import Home
 
 def test_a_folder_that_the_node_would_hide(tmp_path: Path) -> None:
     cluster = KubernetesCluster(Home(Path("/var/lib/user/.tony")), {})
-    with pytest.raises(UserError, match=r"cannot use /var/lib/user/.*, because it has a /var of its own"):
+    with pytest.raises(UserError, match=r"cannot be in /var/lib/user/.*: /var is another folder"):
         cluster.start((), print)
 
 

@@ -115,7 +115,10 @@ def test_tasks_read_the_claim_and_only_those_that_need_it(cluster: Cluster, job:
 
 
 def test_the_pod_that_writes_has_neither_rights_nor_secrets(cluster: Cluster, job: PreparedJob) -> None:
+    """Not even the tokens of a job that uses HDFS: their Secret is created when the pod has the files."""
+    cluster.settings["file_systems"] = ["hdfs://nn:8020"]
     settings, _ = read_settings(job.record.spec.scheduler_settings)
+    assert settings.list_file_systems(job.record.staged)
     pod = build_staging_pod(job.record, settings, ("0" * 64, 1), CLAIM, "uid")["spec"]
     assert pod["automountServiceAccountToken"] is False
     assert not [each for each in pod["volumes"] if "secret" in each]

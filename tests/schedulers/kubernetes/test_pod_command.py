@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tony.schedulers.kubernetes import pod_command
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 from tony.schedulers.shipping import code_archives
 from tony.storage.cache.object_cache import Cache
 
@@ -65,7 +66,7 @@ def test_a_damaged_archive_is_not_run(pod: Pod, monkeypatch: pytest.MonkeyPatch)
     (pod.objects / f"{pod.digest}.1").write_bytes(b"PK")
     done = pod.run(monkeypatch)
     assert f"delete the ConfigMaps tony-{pod.digest[:40]}-*" in done.stderr
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (FAILED_EXIT_CODE, "")
 
 
 def test_an_old_python_is_named(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ import pytest
 from tony.kube.api_client import Object
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.pod_status import (
+    StartFailure,
     explain_am_end,
     explain_end,
+    explain_restart,
     find_am_failure,
     find_pending_reason,
     find_start_failure,
@@ -59,7 +61,7 @@ STOPPED: Object = {"name": "tony", "state": {"terminated": {"exitCode": 143}}}
         (disrupted("PreemptionByScheduler", "by pod x"), "preempted .*: by pod x", True, ClusterKill.PREEMPTED),
         (disrupted("EvictionByEvictionAPI"), "its node is being drained", True, ClusterKill.OTHER),
         (disrupted("TerminationByKubelet", "low on memory"), "ran out of resources: low on", True, ClusterKill.OTHER),
-        (disrupted("Unheard\x1bOf"), r"the cluster ended it \(Unheard\?Of\)", True, ClusterKill.OTHER),
+        (disrupted("Unheard\x1bOf"), r"the cluster ended it \(Unheard\\x1bOf\)", True, ClusterKill.OTHER),
         (
             ended(reason="Evicted", message="Pod ephemeral local storage usage exceeds the total limit of ..."),
             "ephemeral local storage",
@@ -156,17 +158,17 @@ def test_a_pod_that_fits_no_node_says_how_much_it_requests() -> None:
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("ErrImageNeverPull", ("ErrImageNeverPull: no image x", False)),
-        ("ImagePullBackOff", (f"{PULL}: no image x", True)),
+        ("ErrImageNeverPull", StartFailure("ErrImageNeverPull: no image x")),
+        ("ImagePullBackOff", StartFailure(f"{PULL}: no image x", 900)),
         ("ContainerCreating", None),
     ],
 )
-def test_a_container_that_cannot_start_is_found(reason: str, expected: tuple[str, bool] | None) -> None:
+def test_a_container_that_cannot_start_is_found(reason: str, expected: StartFailure | None) -> None:
     assert find_start_failure(waiting(reason, "no image x")) == expected
 
 
 def test_an_image_has_the_same_words_while_the_kubelet_pauses_between_tries() -> None:
-    expected = (f"{PULL}: not found", True)
+    expected = StartFailure(f"{PULL}: not found", 60)
     assert find_start_failure(waiting("ErrImagePull", "not found")) == expected
     text = 'Back-off pulling image "x": ErrImagePull: not found'
     assert find_start_failure(waiting("ImagePullBackOff", text)) == expected
@@ -184,49 +186,57 @@ def test_an_image_of_a_volume_that_cannot_be_pulled_is_named(reason: str, messag
     volumes = [{"name": "work", "emptyDir": {}}, {"name": "object", "image": {"reference": "r.io/a@sha256:1"}}]
     failure = find_start_failure({"spec": {"volumes": volumes}, **waiting(reason, message)})
     assert failure is not None
-    text, may_pass = failure
-    assert text.startswith("image r.io/a@sha256:1 cannot be pulled (see `staging` and `pull_secrets`): ")
-    assert text.endswith("not found")
-    assert may_pass
+    assert failure.text.startswith("image r.io/a@sha256:1 cannot be pulled (see `staging` and `pull_secrets`): ")
+    assert failure.text.endswith("not found")
+    assert failure.grace_seconds
 
 
 def test_a_node_that_mounts_no_images_is_named() -> None:
     """The message is that of containerd 1.6.20."""
     message = 'failed to generate container "9179" spec: failed to generate spec: failed to mkdir "": mkdir : no such'
     text = "its node cannot mount images: a registry as `staging` needs containerd 2.1 or later there"
-    assert find_start_failure(waiting("CreateContainerError", message)) == (text, False)
+    assert find_start_failure(waiting("CreateContainerError", message)) == StartFailure(text)
 
 
 def test_an_image_without_python_never_starts() -> None:
     message = 'unable to start container process: exec: "python3": executable file not found in $PATH: unknown'
     ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": message}}
     pod = {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": ended}]}}
-    assert find_start_failure(pod) == (
-        "image x cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later",
-        False,
+    assert find_start_failure(pod) == StartFailure(
+        "image x cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later"
     )
 
 
 @pytest.mark.parametrize(
-    ("reason", "age", "is_given_up"),
+    ("reason", "message", "age", "is_given_up"),
     [
-        ("ErrImageNeverPull", 1, True),
-        ("ErrImagePull", 59, False),
-        ("ErrImagePull", 61, True),
-        ("ContainerCreating", 900, False),
+        ("ErrImageNeverPull", "", 1, True),
+        ("ErrImagePull", "manifest unknown", 59, False),
+        ("ErrImagePull", "manifest unknown", 61, True),
+        ("ErrImagePull", "429 Too Many Requests", 899, False),
+        ("ErrImagePull", "429 Too Many Requests", 901, True),
+        ("ContainerCreating", "", 1900, False),
     ],
 )
-def test_an_am_that_cannot_start_is_given_up(reason: str, age: float, *, is_given_up: bool) -> None:
-    """An image that cannot be pulled may be there a minute later."""
-    pod = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, **waiting(reason)}
-    created = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp()
-    assert bool(find_am_failure(pod, created + age)) is is_given_up
+def test_an_am_that_cannot_start_is_given_up(reason: str, message: str, age: float, *, is_given_up: bool) -> None:
+    """An image may be there a minute after its pod has a node; or later, if the registry had no time for it."""
+    since = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:10:00Z"}
+    pod = waiting(reason, message, conditions=[since])
+    scheduled = datetime.datetime(2026, 1, 1, 0, 10, tzinfo=datetime.UTC).timestamp()
+    assert bool(find_am_failure(pod, scheduled + age)) is is_given_up
+
+
+def test_an_am_that_the_kubelet_starts_again_is_explained() -> None:
+    last = {"terminated": {"exitCode": 255, "message": "no module"}}
+    own = {"name": "tony", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": last}
+    assert explain_restart({"status": {"containerStatuses": [own]}}) == "it exited with exit code 255: no module"
+    assert not explain_restart({"status": {"containerStatuses": [{**own, "state": {"running": {}}}]}})
 
 
 def test_an_init_container_that_cannot_start_is_named() -> None:
     init = {"name": "fetch", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}
     pod = waiting("PodInitializing", initContainerStatuses=[init])
-    assert find_start_failure(pod) == ("init container fetch: ErrImageNeverPull", False)
+    assert find_start_failure(pod) == StartFailure("init container fetch: ErrImageNeverPull")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.kube.fake_api import Object, refuse
 from tests.kube.scripted_server import Answer, Request
 from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_pod, submit, submit_again
 from tony.client.credential_creation import make_credentials
-from tony.errors import ConfigError, SchedulerError, UnknownJobError
+from tony.errors import ConfigError, RecordError, SchedulerError, UnknownJobError
 from tony.history.job_record import record_of
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import resolve
@@ -35,7 +35,7 @@ from tony.schedulers.client_interface import LogSink, PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
 from tony.schedulers.job_store.output_store import OutputStore
-from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.cluster_clients import create_client, localize_record
 from tony.schedulers.kubernetes.manifests import RELEASE
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
@@ -214,7 +214,7 @@ def test_a_volume_that_is_missing_is_named(cluster: Cluster, spec: JobSpec, job:
 def test_missing_rights_are_named(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
     cluster.rules = [rule for rule in cluster.rules if rule["resources"] != ["pods/portforward"]]
     (problem,) = KubernetesSubmitter(job.home).check(spec)
-    assert "you may not create pods/portforward in namespace ml" in problem.message
+    assert "you may not get pods/portforward, create pods/portforward in namespace ml" in problem.message
     cluster.rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
     del cluster.api.objects["/api/v1/namespaces/ml/serviceaccounts", "tony"]
     (problem,) = KubernetesSubmitter(job.home).check(spec)
@@ -439,3 +439,34 @@ def test_a_job_of_another_machine_is_found_by_its_id(
     with pytest.raises(UnknownJobError):
         resolve(home, "kubernetes-20260102-030405-ffffff")
     client.close()
+
+
+def test_a_record_without_sources_chooses_nothing_either(cluster: Cluster, job: PreparedJob) -> None:
+    settings, _ = read_settings(cluster.settings)
+    given = {"scheduler_settings": {"kubeconfig": "/tmp/evil"}, "scheduler": "local"}
+    found = json.loads(localize_record(json.dumps({"spec": given, "sources": None}).encode(), "k-1", settings))
+    assert found["spec"]["scheduler"] == "kubernetes"
+    assert found["spec"]["scheduler_settings"]["kubeconfig"] == cluster.settings["kubeconfig"]
+    with pytest.raises(RecordError, match=r"job.json of k-1 is damaged"):
+        localize_record(b'{"spec": []}', "k-1", settings)
+
+
+def test_a_quota_that_keeps_the_am_from_starting_is_named_and_ends_no_later(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    submitter, name = KubernetesSubmitter(job.home), job.record.job_id
+    words = 'pods "x" is forbidden: exceeded quota: full'
+    cluster.refused["POST", "pods"] = refuse(403, "Forbidden", words)
+    status = asyncio.run(submitter.application_status(name))
+    assert status
+    assert (status.alive, status.note) == (True, words)
+    asyncio.run(submitter.withdraw(job.folder, "killed by ann"))
+    status = asyncio.run(submitter.application_status(name))
+    assert status
+    assert (status.alive, status.result, status.note) == (False, JobState.KILLED, "killed by ann")
+
+
+def test_a_job_that_the_api_server_does_not_end_is_not_taken_for_ended(cluster: Cluster, job: PreparedJob) -> None:
+    submit(job)
+    cluster.refused["PATCH", "jobs"] = refuse(403, "Forbidden")
+    with pytest.raises(KubeApiError):
+        asyncio.run(KubernetesSubmitter(job.home).withdraw(job.folder, "killed by ann"))

@@ -132,7 +132,7 @@ def _start_kubernetes(nodes: int, *, as_json: bool) -> None:
     say()
     say("Next: " + 'eval "$(tony mini env)"')
     say(f"      tony submit job.toml --scheduler kubernetes --set scheduler.kubernetes.image={PYTHON_IMAGE}")
-    say("To stop it: tony mini stop")
+    say("To stop it and remove its volume: tony mini stop")
 
 
 @command.command("stop")
@@ -140,7 +140,7 @@ def _start_kubernetes(nodes: int, *, as_json: bool) -> None:
 def stop(as_json: bool) -> None:
     """Stop the cluster and remove its files.
 
-    Applications that run on it are killed.
+    Applications that run on it are killed. HDFS and the volume for jobs are removed, too.
     """
     count = 0
     try:

@@ -1,4 +1,4 @@
-"""A real Kubernetes of one node on one machine, in namespaces of its own: for trying out, and for tests.
+"""A real Kubernetes of one or more nodes on one machine, in namespaces of its own: for trying out, and for tests.
 
 etcd, the API server, the controller manager, the scheduler, and a kubelet with containerd run below one process,
 `node`, which is the first one of a process namespace: when it ends, so do they and all containers. Mounts and addresses

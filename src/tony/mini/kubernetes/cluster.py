@@ -104,7 +104,8 @@ class KubernetesCluster:
             raise UserError(f"--nodes {nodes}: expected a number from 1 to {MAX_NODES}")
         path = self.places.path.resolve()
         if any(path.is_relative_to(hidden) for hidden in _HIDDEN_FOLDERS):
-            raise UserError(f"a small Kubernetes cannot use {path}, because it has a {path.parents[-2]} of its own")
+            text = f"a small Kubernetes cannot be in {path}: {path.parents[-2]} is another folder inside it"
+            raise UserError(f"{text}. Set TONY_HOME to a folder elsewhere")
         software, image = fetch(self._environment, notice)
         with lock_state_directory(self.home):
             if self.is_running:
@@ -120,7 +121,7 @@ class KubernetesCluster:
                     for resource, body in [*build_data_claim(self.places), *objects]:
                         client.create(resource, body)
                     _wait_for_claim(client)
-            except (InfraError, KubeError):
+            except InfraError:
                 self._kill()  # keeps its files and logs for diagnosis
                 raise
             except BaseException:
@@ -197,7 +198,7 @@ class KubernetesCluster:
             own = next((node for node in nodes if name in node.daemons), nodes[0])
             running = self._find_running()
             if own.name not in running:
-                raise UserError(f"{own.name} has no power; next: tony mini restart {own.name}")
+                raise UserError(f"node {own.name} does not run; start it first: tony mini restart {own.name}")
             (first,) = process.children(running[own.name])
             arguments = (self.places.path, software.path, image, name)
             enter = ["nsenter", f"--target={first}", "--mount", "--net", "--pid"]

@@ -94,7 +94,8 @@ class Node:
                 tls_name=TLS_NAME,
                 credentials=FixedCredentials(build_bearer(self._places.token.read_text("ascii"), LoginCredentials())),
             )
-            ApiClient(access, give_up_seconds=0).list(SERVICE_ACCOUNTS)
+            with contextlib.closing(ApiClient(access, give_up_seconds=0)) as client:
+                client.list(SERVICE_ACCOUNTS)
         except (OSError, KubeError):
             return False
         return True

@@ -31,7 +31,7 @@ class NeededRule:
 CLIENT_RULES: Sequence[NeededRule] = (
     NeededRule("batch", "jobs", ("create", "get", "list", "patch", "delete")),
     NeededRule("", "pods", ("create", "list", "delete", "deletecollection")),
-    NeededRule("", "pods/portforward", ("create",)),
+    NeededRule("", "pods/portforward", ("get", "create")),  # a WebSocket begins with a GET
     NeededRule("", "secrets", ("create", "get", "list", "patch", "delete")),
     NeededRule("", "configmaps", ("create", "get", "list", "patch", "delete")),
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -30,7 +31,7 @@ from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL
 from tony.schedulers.job_store.job_store import JobStore
 from tony.schedulers.job_store.output_store import MAX_OUTPUT_BYTES, OutputStore
-from tony.schedulers.job_store.record_download import PreviousAttempts
+from tony.schedulers.job_store.previous_attempts import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.am_tokens import load_tokens
@@ -40,7 +41,6 @@ from tony.schedulers.kubernetes.gangs import GangKind, GangTable, find_gang_name
 from tony.schedulers.kubernetes.kueue import QueueWatch
 from tony.schedulers.kubernetes.launch_payload import AmPayload
 from tony.schedulers.kubernetes.manifests import (
-    FAILED_EXIT_CODE,
     ROLE_LABEL,
     TASK_PART,
     build_pod_name_prefix,
@@ -48,8 +48,10 @@ from tony.schedulers.kubernetes.manifests import (
     find_am_address,
 )
 from tony.schedulers.kubernetes.own_pod import OwnPod
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 from tony.schedulers.kubernetes.pod_groups import PodGroupRequests
 from tony.schedulers.kubernetes.pod_requests import PodRequests
+from tony.schedulers.kubernetes.pod_status import StartFailure
 from tony.schedulers.kubernetes.pod_table import Gang, PodStage, PodTable, TaskPod
 from tony.schedulers.kubernetes.pod_watch import start_pod_watch
 from tony.schedulers.kubernetes.settings import read_settings
@@ -104,7 +106,6 @@ class KubernetesAllocator(EnlistingAllocator):
         self._own_pod = OwnPod(client, job.record.job_id, pod, _CURRENT_SHARE * self.overlap)
         self._requests = PodRequests(client, self._labels, self._own_pod, store.is_lasting, self._note_queued)
         self._store, self._output, self.attempt = store, OutputStore(store, attempt), attempt
-        logging.getLogger().addHandler(logging.FileHandler(job.folder.am_log))  # the pod has it on standard error, too
         record, executors = payload.record, payload.credentials.executors
         self._publisher = RecordPublisher(store, record, executors, job.folder, job.folder.am_log)
         self._journal: ReplicatedJournal | None = None
@@ -387,16 +388,19 @@ class KubernetesAllocator(EnlistingAllocator):
             self._queued = reason
             self._sink(Queued(reason=reason))
 
-    def _note_start_failure(self, pod: TaskPod, failure: tuple[str, bool] | None) -> None:
+    def _note_start_failure(self, pod: TaskPod, failure: StartFailure | None) -> None:
         """Note why a pod cannot start; the job cannot run if that does not pass."""
-        had_failed, pod.start_failure = bool(pod.start_failure), failure[0] if failure else ""
-        if failure and not failure[1]:
-            self._give_up(pod)
-        elif failure and not had_failed:
-            asyncio.get_running_loop().call_later(pod_status.PULL_SECONDS, self._give_up, pod)
+        pod.start_failure = failure.text if failure else ""
+        if failure is None:
+            pod.failing_since = math.inf
+            return
+        loop = asyncio.get_running_loop()
+        pod.failing_since = min(pod.failing_since, loop.time())
+        loop.call_at(pod.failing_since + failure.grace_seconds, self._give_up, pod, pod.failing_since)
 
-    def _give_up(self, pod: TaskPod) -> None:
-        if pod.start_failure and not pod.has_enlisted and self._table.pods.get(pod.name) is pod:
+    def _give_up(self, pod: TaskPod, failing_since: float) -> None:
+        is_failing = pod.failing_since == failing_since and not pod.has_enlisted
+        if is_failing and self._table.pods.get(pod.name) is pod:
             self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
 
     async def enlist(self, container: str, process: str) -> TaskLaunch:
@@ -478,7 +482,8 @@ class KubernetesAllocator(EnlistingAllocator):
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)
         if self.exit_code(report):
-            await self._own_pod.fail_job()
+            kill = report.failure if report.state is JobState.KILLED else None
+            await self._own_pod.fail_job(kill.reason if kill else "")
         if self._tokens:
             await self._tokens.cancel()
 

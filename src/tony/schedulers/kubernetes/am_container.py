@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import time
@@ -25,8 +26,9 @@ from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.executor_container import get_variable, read_secret
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
-from tony.schedulers.kubernetes.manifests import FAILED_EXIT_CODE, MAX_AM_ATTEMPTS
+from tony.schedulers.kubernetes.manifests import MAX_AM_ATTEMPTS
 from tony.schedulers.kubernetes.own_pod import forbid_replacement, is_pod_deleted
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 from tony.schedulers.kubernetes.record_place import open_own_record
 from tony.schedulers.kubernetes.record_setting import is_in_s3
 from tony.schedulers.kubernetes.settings import read_settings
@@ -124,6 +126,9 @@ class KubernetesAmContainer(AmContainer):
         sys.exit(FAILED_EXIT_CODE)
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:
+        handler = logging.FileHandler(job.folder.am_log)  # the pod has it on standard error, too
+        handler.setFormatter(logging.Formatter(clock.LOG_LINE))
+        logging.getLogger().addHandler(handler)
         return KubernetesAllocator(job, self._payload, self._pod, self._host, self._client, self._store, self._attempt)
 
 

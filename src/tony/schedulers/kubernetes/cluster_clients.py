@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tony.errors import Problem, SchedulerError
+from tony.errors import Problem, RecordError, SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cluster_access
@@ -55,19 +55,21 @@ def localize_record(job: bytes, job_id: str, settings: KubernetesSettings) -> by
 
     Raises:
         SchedulerError: the kubeconfig file cannot be used.
+        RecordError: the file is damaged.
     """
     try:
         own = find_cluster_settings(settings)
     except KubeconfigError as error:
         raise SchedulerError(str(error)) from error
-    with contextlib.suppress(ValueError, LookupError, TypeError):
+    try:
         record = json.loads(job)
-        given, sources = dict(record["spec"]["scheduler_settings"]), dict(record["sources"])
+        given, sources = dict(record["spec"].get("scheduler_settings") or {}), dict(record.get("sources") or {})
         given.pop("kubeconfig", None)
         sources |= {f"scheduler.kubernetes.{name}": PINNED_SOURCE for name in own if name not in given}
         spec = {**record["spec"], "scheduler": "kubernetes", "scheduler_settings": {**given, **own}}
-        return json.dumps({**record, "job_id": job_id, "spec": spec, "sources": sources}).encode()
-    return job  # it is damaged
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RecordError(f"job.json of {job_id} is damaged: {error}") from error
+    return json.dumps({**record, "job_id": job_id, "spec": spec, "sources": sources}).encode()
 
 
 def _find_files(settings: KubernetesSettings) -> Sequence[Path]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from tony.address import format_host
 from tony.errors import InfraError, PlatformError, StorageError
 from tony.model.staged_files import StagedItem
-from tony.protocol.launch import AmCredentials, TaskLaunch
+from tony.protocol.launch import AmCredentials
 from tony.schedulers.enlisting_container import EnlistingContainer
 from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
@@ -55,10 +54,6 @@ class KubernetesExecutorContainer(EnlistingContainer):
 
     def find_am(self) -> str | None:
         return os.environ.get(AM_ADDRESS)
-
-    def take_task(self) -> TaskLaunch:
-        launch = super().take_task()
-        return replace(launch, task=replace(launch.task, framework_path=None))
 
     def fetch(self, item: StagedItem) -> Path:
         if item.in_place:

@@ -74,6 +74,15 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
     return [*refused.values()]
 
 
+def find_pod_refusal(client: ApiClient, job: Object) -> str:
+    """Return why the API server refuses the pod of a Job, such as a quota; empty if it does not."""
+    try:
+        client.create(PODS, _build_trial_am_pod(job), dry_run=True)
+    except KubeApiError as error:
+        return error.text
+    return ""
+
+
 def _find_gang_needs(
     client: ApiClient, spec: JobSpec, settings: KubernetesSettings
 ) -> tuple[Sequence[NeededRule], Sequence[Problem]]:

@@ -1,4 +1,4 @@
-"""How a Job has ended, as its conditions say, and why a client has ended it. Pure.
+"""How a Job has ended, as its conditions say, and why a client or the AM has ended it. Pure.
 
 Source: reasons of the condition Failed in pkg/controller/job/job_controller.go of Kubernetes v1.36.
 """
@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from tony.control_characters import escape
 from tony.kube.api_client import Object, parse_time
 from tony.model.states import JobState
+from tony.schedulers.client_interface import ListEntry
 from tony.schedulers.job_store.job_objects import PREFIX
 
-#: Annotation of a Job that a client has ended: why. Users who may write Jobs can forge it.
+#: Annotation of a Job that a client or the AM has ended for a user: why. Users who may write Jobs can forge it.
 _END_REASON = f"{PREFIX}end-reason"
 _MAX_REASON_CHARACTERS = 500
 
@@ -42,13 +43,42 @@ def find_end(job: Object) -> JobEnd | None:
         at = parse_time(str(each["lastTransitionTime"]))
         if each["type"] == "Complete":
             return JobEnd(JobState.SUCCEEDED, at)
-        reason, text = each.get("reason"), str(each.get("message") or "")
-        if reason == "DeadlineExceeded":  # see `build_end_patch`
-            why = str((job["metadata"].get("annotations") or {}).get(_END_REASON, ""))
-            # Without a reason a client has only removed what a dead AM had left.
-            return JobEnd(JobState.KILLED if why else JobState.FAILED, at, escape(why[:_MAX_REASON_CHARACTERS]))
-        return JobEnd(JobState.FAILED, at, text, is_exit_only=reason == "BackoffLimitExceeded")
+        if why := _read_end_reason(job):
+            return JobEnd(JobState.KILLED, at, why)
+        if each.get("reason") == "DeadlineExceeded":  # a client has only removed what a dead AM had left
+            return JobEnd(JobState.FAILED, at)
+        is_exit_only = each.get("reason") == "BackoffLimitExceeded"
+        return JobEnd(JobState.FAILED, at, str(each.get("message") or ""), is_exit_only)
     return None
+
+
+def build_list_entry(job: Object) -> ListEntry:
+    """Return what the scheduler knows of a job."""
+    metadata, end = job["metadata"], find_end(job)
+    state = end.state if end else JobState.RUNNING
+    return ListEntry(
+        job=str(metadata["name"]),
+        name=str((metadata.get("annotations") or {}).get(f"{PREFIX}name", "")),
+        state=state,
+        user="",
+        submitted=parse_time(str(metadata["creationTimestamp"])),
+        ended=end.at if end else None,
+        exit_code=0 if state is JobState.SUCCEEDED else None,
+        reason=end.text if end and not end.is_exit_only else "",
+    )
+
+
+def find_requested_end(job: Object, now: float) -> JobEnd | None:
+    """Return the end that a client has requested; of a Job without pods nothing else is to come.
+
+    The controller of Jobs records it up to half a minute later, if it could not create the pod before.
+    """
+    why = _read_end_reason(job)
+    return JobEnd(JobState.KILLED, now, why) if why else None
+
+
+def _read_end_reason(job: Object) -> str:
+    return escape(str((job["metadata"].get("annotations") or {}).get(_END_REASON, ""))[:_MAX_REASON_CHARACTERS])
 
 
 def build_end_patch(reason: str) -> Object:
@@ -57,5 +87,9 @@ def build_end_patch(reason: str) -> Object:
     Args:
         reason: empty to keep that of an earlier patch.
     """
-    note = {"annotations": {_END_REASON: reason}} if reason else {}
-    return {"metadata": note, "spec": {"activeDeadlineSeconds": 1}}
+    return {"metadata": build_end_note(reason), "spec": {"activeDeadlineSeconds": 1}}
+
+
+def build_end_note(reason: str) -> Object:
+    """Return what to change of the metadata of a Job that is ended; empty without a reason."""
+    return {"annotations": {_END_REASON: reason}} if reason else {}

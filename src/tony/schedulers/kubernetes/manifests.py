@@ -38,7 +38,7 @@ from tony.schedulers.kubernetes.launch_payload import (
     WORK,
     build_piece_name,
 )
-from tony.schedulers.kubernetes.pod_command import build_pod_command
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE, build_pod_command
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
@@ -52,8 +52,6 @@ ROLE_LABEL = "tony.dev/role"
 #: Label of a Job until it is released: its submission may have been interrupted.
 SUBMISSION_LABEL, INCOMPLETE = "tony.dev/submission", "incomplete"
 AM_PART, TASK_PART, STAGING_PART = "am", "task", "staging"
-#: Exit code of an AM whose job has failed; with any other one but 0 it is started again in its pod.
-FAILED_EXIT_CODE = 42
 #: Memory of a container beyond that of its program: the executor stops a program at its limit before the kernel does.
 _EXECUTOR_MEMORY = 64 * MIB
 #: Starts of an AM, in a pod of its own or again in the same one.
@@ -95,7 +93,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     ]
     pod["tolerations"] = [*_LOST_NODE_TOLERATIONS, *own.tolerations]
     pod["automountServiceAccountToken"] = True
-    _add_secrets(pod, record, "am")
+    _add_secrets(pod, record, settings, "am")
     if is_in_s3(settings.record_address):
         _add_s3_variables(pod, settings)
     if settings.token_renewer:
@@ -172,7 +170,7 @@ def build_task_pod(
     if not settings.pod_logs:
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})
     pod["automountServiceAccountToken"] = False
-    _add_secrets(pod, record, "x")
+    _add_secrets(pod, record, settings, "x")
     if isinstance(place, StagingS3):
         _add_s3_variables(pod, settings)
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
@@ -289,8 +287,6 @@ def _build_pod_spec(
             *volumes,
         ],
     }
-    if settings.list_file_systems(record.staged):
-        _add_secret(pod, "hadoop", f"{record.job_id}-hadoop", HADOOP)
     if settings.pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
     fields = {
@@ -351,11 +347,13 @@ def _add_secret(pod: Object, volume: str, name: str, folder: Path) -> None:
     pod["containers"][0]["volumeMounts"].append(mount)
 
 
-def _add_secrets(pod: Object, record: JobRecord, part: str) -> None:
-    """Give a pod credentials of the job, and `container_env`."""
+def _add_secrets(pod: Object, record: JobRecord, settings: KubernetesSettings, part: str) -> None:
+    """Give a pod credentials of the job, access to its file systems, and `container_env`."""
     if record.spec.container_env:
         pod["containers"][0]["envFrom"] = [{"secretRef": {"name": f"{record.job_id}-env"}}]
     _add_secret(pod, "secret", f"{record.job_id}-{part}", SECRET)
+    if settings.list_file_systems(record.staged):
+        _add_secret(pod, "hadoop", f"{record.job_id}-hadoop", HADOOP)
 
 
 def _add_s3_variables(pod: Object, settings: KubernetesSettings) -> None:

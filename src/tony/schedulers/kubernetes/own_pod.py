@@ -17,6 +17,7 @@ from tony.kube.resources import JOBS, PODS
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.allocator_interface import SignalEffect
+from tony.schedulers.kubernetes.job_end import build_end_note
 
 #: Seconds between two requests.
 _INTERVAL_SECONDS = 8.0
@@ -86,10 +87,14 @@ class OwnPod:
             await asyncio.sleep(pause)
         return self._leave(effect or SignalEffect.LEAVE_JOB)
 
-    async def fail_job(self) -> None:
-        """Have the Job fail when this process exits; if that cannot be requested, the next AM attempt does it."""
+    async def fail_job(self, kill_reason: str) -> None:
+        """Have the Job fail when this process exits; if that cannot be requested, the next AM attempt does it.
+
+        Args:
+            kill_reason: why a user has killed the job; empty if none has.
+        """
         try:
-            await to_thread(forbid_replacement, self._client, self._job)
+            await to_thread(forbid_replacement, self._client, self._job, kill_reason)
         except KubeError as error:
             _log.warning("%s", error)
 
@@ -131,14 +136,18 @@ def is_pod_deleted(client: ApiClient, name: str) -> bool:
     return not found or bool(found[0]["metadata"].get("deletionTimestamp"))
 
 
-def forbid_replacement(client: ApiClient, job: str) -> None:
+def forbid_replacement(client: ApiClient, job: str, kill_reason: str = "") -> None:
     """Make a Job fail when its pod does, instead of starting another one.
 
     A limit below the number of pods that have failed before would end it now, and delete its pod.
+
+    Args:
+        kill_reason: why a user has killed the job; empty if none has.
 
     Raises:
         KubeError: there is no answer, or no right.
     """
     status = client.get(JOBS, job).get("status") or {}
     uncounted = (status.get("uncountedTerminatedPods") or {}).get("failed") or ()
-    client.patch(JOBS, job, {"spec": {"backoffLimit": int(status.get("failed") or 0) + len(uncounted)}})
+    limit = int(status.get("failed") or 0) + len(uncounted)
+    client.patch(JOBS, job, {"metadata": build_end_note(kill_reason), "spec": {"backoffLimit": limit}})

@@ -7,22 +7,27 @@ from collections.abc import Sequence
 from tony.schedulers.kubernetes.launch_payload import OBJECTS, WORK
 from tony.schedulers.shipping import SOURCES
 
+#: Exit code of an AM whose job has failed, or that cannot run here: no other one is to be started in its pod.
+FAILED_EXIT_CODE = 42
 #: Joins the pieces of tony's archive, checks their digest, and runs `main()` of a module in it. Must parse under any
 #: Python 3, so that an old one can be replaced, or report itself.
 _BOOT = f"""\
 import gc, hashlib, os, sys
+def fail(reason):
+    sys.stderr.write("tony: " + reason + "\\n")
+    sys.exit({FAILED_EXIT_CODE})
 if sys.version_info < (3, 11):
     for name in "python3.14", "python3.13", "python3.12", "python3.11":
         try:
             os.execvp(name, [name] + open("/proc/self/cmdline").read().split("\\0")[1:-1])
         except OSError:
             pass
-    sys.exit("tony: the image needs Python 3.11 or later; its python3 is " + sys.version.split()[0])
+    fail("the image needs Python 3.11 or later; its python3 is " + sys.version.split()[0])
 gc.disable()
 objects, work, digest, count, module = sys.argv[1:6]
 data = b"".join(open(objects + "/" + digest + "." + str(n), "rb").read() for n in range(int(count)))
 if hashlib.sha256(data).hexdigest() != digest:
-    sys.exit("tony: its archive in the cluster is damaged: delete the ConfigMaps tony-" + digest[:40] + "-*")
+    fail("its archive in the cluster is damaged: delete the ConfigMaps tony-" + digest[:40] + "-*")
 path = work + "/tony.zip"
 with open(path, "wb") as file:
     file.write(data)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tony.control_characters import escape_line
 from tony.core.events import ContainerEnded, EndConfirmation
 from tony.kube.api_client import Object, parse_time
 from tony.linux.process import format_signal
@@ -67,9 +68,25 @@ _LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
 _KUEUE_CONDITION = "TerminationTarget"
 #: Exit codes of an executor that was stopped by a signal: the AM stops executors by a message, or deletes their pods.
 _STOPPED_EXIT_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
-#: Seconds for which an image that cannot be pulled is waited for.
-PULL_SECONDS = 60.0
+#: Words of registries that have no such image, or do not give it to this user.
+_REFUSED_PULL = re.compile("not found|unknown|denied|unauthori[sz]ed|authorization|no such host", re.IGNORECASE)
+#: Seconds for which a failure may pass. That of a pull is reported until the next one is complete, which takes long.
+_REFUSED_SECONDS = 60.0
+_PULL_SECONDS = 900.0
 _MAX_CHARACTERS = 600
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """Why a container cannot start.
+
+    Attributes:
+        text: why.
+        grace_seconds: for how long it may pass; 0 if it will not.
+    """
+
+    text: str
+    grace_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +144,7 @@ def find_pending_reason(pod: Object) -> str:
     condition = _find_condition(pod, "PodScheduled")
     if condition is None or condition.get("status") != "False":
         return ""
-    text = _PREEMPTION.sub("", clean_text(condition.get("message") or condition.get("reason") or ""))
+    text = _PREEMPTION.sub("", _clean_text(condition.get("message") or condition.get("reason") or ""))
     settings = [name for words, name in _PLACEMENT_SETTINGS.items() if words in text]
     if any("/" in name for name in _INSUFFICIENT.findall(text)):  # a device has the domain of its vendor
         settings.append("`gpus` and `resources`")
@@ -141,19 +158,25 @@ def find_pending_reason(pod: Object) -> str:
     return f"{text} (see {', '.join(settings)}{asked})"
 
 
-def find_start_failure(pod: Object) -> tuple[str, bool] | None:
-    """Return why a container cannot start, and whether that may pass; None if all may start."""
+def find_start_failure(pod: Object) -> StartFailure | None:
+    """Return why a container cannot start; None if all may start."""
     for container in (*_list_init_containers(pod), _get_container(pod)):
         state = container.get("state", {})
         found = state.get("waiting") or state.get("terminated") or {}
-        reason, message = found.get("reason", ""), clean_text(found.get("message") or "")
+        reason, message = found.get("reason", ""), _clean_text(found.get("message") or "")
         if reason in _CANNOT_START | _MAY_PASS:
             image = _find_volume_image(pod, message)
             text = _describe_start_failure(reason, message, image or container.get("image", ""), is_volume=bool(image))
-            own = container.get("name") == CONTAINER_NAME
-            may_pass = reason in _MAY_PASS and _NO_IMAGE_VOLUMES not in message
-            return text if own else f"init container {container.get('name')}: {text}", may_pass
+            if container.get("name") != CONTAINER_NAME:
+                text = f"init container {container.get('name')}: {text}"
+            return StartFailure(text, _find_grace_seconds(reason, message))
     return None
+
+
+def _find_grace_seconds(reason: str, message: str) -> float:
+    if reason not in _MAY_PASS or _NO_IMAGE_VOLUMES in message:
+        return 0.0
+    return _PULL_SECONDS if reason in _CANNOT_PULL and not _REFUSED_PULL.search(message) else _REFUSED_SECONDS
 
 
 def _find_volume_image(pod: Object, message: str) -> str:
@@ -180,12 +203,11 @@ def find_am_failure(pod: Object, now: float) -> str:
     Args:
         now: seconds since 1970.
     """
-    failure = find_start_failure(pod)
+    failure, scheduled = find_start_failure(pod), _find_condition(pod, "PodScheduled")
     if failure is None:
         return ""
-    why, may_pass = failure
-    is_new = now - parse_time(str(pod["metadata"]["creationTimestamp"])) < PULL_SECONDS
-    return "" if may_pass and is_new else why
+    seconds = now - parse_time(str(scheduled["lastTransitionTime"])) if scheduled else 0.0
+    return failure.text if seconds >= failure.grace_seconds else ""
 
 
 def has_succeeded(pod: Object) -> bool:
@@ -214,7 +236,7 @@ def find_exit_code(pod: Object) -> int | None:
 def explain_end(pod: Object) -> PodEnd:
     """Return why a pod has ended, or was deleted by others than the AM."""
     status = pod.get("status", {})
-    message = clean_text(status.get("message") or "")
+    message = _clean_text(status.get("message") or "")
     terminated = _get_container(pod).get("state", {}).get("terminated") or {}
     if terminated.get("reason") == "OOMKilled":
         limit = _find_memory_limit(pod)
@@ -272,6 +294,12 @@ def explain_am_end(pod: Object, state: str = "state") -> str:
     return _describe_exit("it", terminated) if terminated.get("exitCode") else ""
 
 
+def explain_restart(pod: Object) -> str:
+    """Return how the AM in a pod ended while the kubelet waits before it starts it again; empty if it does not."""
+    is_waiting = "waiting" in (_get_container(pod).get("state") or {})
+    return explain_am_end(pod, "lastState") if is_waiting else ""
+
+
 def find_failed_exit(pods: Sequence[Object], exit_code: int) -> str:
     """Return how the newest AM ended that has exited with this code, with the end of its log; empty if none has."""
     failed = [pod for pod in pods if find_exit_code(pod) == exit_code]
@@ -280,8 +308,8 @@ def find_failed_exit(pods: Sequence[Object], exit_code: int) -> str:
 
 def _explain_disruption(condition: Object, message: str) -> PodEnd:
     reason = condition.get("reason", "")
-    cause, kill = _DISRUPTIONS.get(reason, (f"the cluster ended it ({clean_text(reason)})", ClusterKill.OTHER))
-    text = clean_text(condition.get("message") or "") or message
+    cause, kill = _DISRUPTIONS.get(reason, (f"the cluster ended it ({_clean_text(reason)})", ClusterKill.OTHER))
+    text = _clean_text(condition.get("message") or "") or message
     is_lost = reason == "DeletionByPodGC" or any(taint in text for taint in _LOST_TAINTS)
     return PodEnd(
         cause=f"{cause}: {text}" if text else cause,
@@ -293,7 +321,7 @@ def _explain_disruption(condition: Object, message: str) -> PodEnd:
 
 def _explain_kueue(condition: Object) -> PodEnd:
     kill = ClusterKill.PREEMPTED if condition.get("reason") == "WorkloadEvicted" else ClusterKill.OTHER
-    return PodEnd(cause=f"Kueue ended it: {clean_text(condition.get('message') or '')}", is_blameless=True, kill=kill)
+    return PodEnd(cause=f"Kueue ended it: {_clean_text(condition.get('message') or '')}", is_blameless=True, kill=kill)
 
 
 def _explain_exit(terminated: Object) -> str:
@@ -311,8 +339,9 @@ def _find_init_failure(pod: Object) -> str:
 
 def _describe_exit(what: str, terminated: Object) -> str:
     code, number = terminated["exitCode"], terminated.get("signal") or terminated["exitCode"] - 128
-    how = f"was killed by {format_signal(number)}" if number > 0 else f"exited with exit code {code}"
-    last = clean_text(terminated.get("message") or "")
+    is_signal = number in signal.valid_signals()
+    how = f"was killed by {format_signal(number)}" if is_signal else f"exited with exit code {code}"
+    last = _clean_text(terminated.get("message") or "")
     return f"{what} {how}{f': {last}' if last else ''}"
 
 
@@ -347,11 +376,8 @@ def _find_condition(pod: Object, kind: str) -> dict[str, Any] | None:
     return next((each for each in pod.get("status", {}).get("conditions") or () if each.get("type") == kind), None)
 
 
-def clean_text(text: str) -> str:
-    """Return remote text on one line, without control characters, bounded."""
-    line = " ".join(text.split())
-    line = "".join(char if char.isprintable() else "?" for char in line)
-    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}..."
+def _clean_text(text: str) -> str:
+    return escape_line(text, _MAX_CHARACTERS)
 
 
 def describe_pending(pod: Object) -> str:
@@ -359,4 +385,4 @@ def describe_pending(pod: Object) -> str:
     if reason := find_pending_reason(pod):
         return reason
     failure = find_start_failure(pod)
-    return failure[0] if failure else ""
+    return failure.text if failure else ""

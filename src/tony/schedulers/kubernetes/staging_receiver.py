@@ -1,4 +1,4 @@
-"""Receives objects in a pod that has the claim mounted: `staging_receiver FOLDER`. Standard library only.
+"""Receives objects in a pod that has the claim mounted: `staging_receiver FOLDER`. Needs no other package.
 
 It listens on the loopback address, where only port-forward arrives. Requests and answers are lines of JSON:
 

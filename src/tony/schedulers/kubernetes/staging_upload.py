@@ -16,7 +16,7 @@ from typing import IO, cast
 
 from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient, Object
-from tony.kube.errors import KubeError
+from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import PODS
 from tony.linux.disk_errors import explain_os_error
 from tony.retry import Backoff
@@ -76,12 +76,12 @@ class StagingPod:
             failure = pod_status.find_start_failure(pod)
             if pod_status.has_ended(pod):
                 raise SchedulerError(f"the pod {self._name} ended: {pod_status.explain_end(pod).cause}")
-            if failure and not failure[1]:
-                raise SchedulerError(f"the pod {self._name} cannot start: {failure[0]}")
+            if failure and not failure.grace_seconds:
+                raise SchedulerError(f"the pod {self._name} cannot start: {failure.text}")
             if pod.get("status", {}).get("phase") == "Running":
                 return
             if time.monotonic() > give_up_at:
-                reason = (failure and failure[0]) or pod_status.find_pending_reason(pod) or "see kubectl describe pod"
+                reason = (failure and failure.text) or pod_status.find_pending_reason(pod) or "see kubectl describe pod"
                 text = f"the pod {self._name} did not start within {_START_SECONDS:.0f} s: {reason}"
                 raise SchedulerError(text)
             self._stop.wait(pause)
@@ -115,6 +115,8 @@ class StagingPod:
             except _RefusedError:
                 raise
             except (OSError, EOFError, KubeError) as error:
+                if isinstance(error, KubeApiError) and error.is_denied:
+                    raise
                 now = time.monotonic()
                 stuck_since = stuck_since or now
                 if now - stuck_since > _STUCK_SECONDS:

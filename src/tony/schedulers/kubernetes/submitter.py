@@ -45,18 +45,17 @@ from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings, localize_record
 from tony.schedulers.kubernetes.gangs import find_gang_problems
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
-from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, find_cluster_problems
-from tony.schedulers.kubernetes.job_end import build_end_patch, find_end
+from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, find_cluster_problems, find_pod_refusal
+from tony.schedulers.kubernetes.job_end import build_end_patch, build_list_entry, find_end, find_requested_end
 from tony.schedulers.kubernetes.job_files import find_files
-from tony.schedulers.kubernetes.job_list import build_list_entry
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
     AM_PART,
-    FAILED_EXIT_CODE,
     RELEASE,
     TASK_PART,
     build_job,
 )
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.port_forward import forward_port
 from tony.schedulers.kubernetes.record_place import HistoryReader, make_record
@@ -216,7 +215,9 @@ class KubernetesSubmitter(Submitter):
                 raise
             pods = _list_am_pods(client, job_id)
             am = _read_am_address(client, job_id)
-        if end := find_end(job):
+            has_no_pod = not (pods or find_end(job) or is_incomplete(job))
+            refusal = find_pod_refusal(client, job) if has_no_pod else ""
+        if end := find_end(job) or (None if pods else find_requested_end(job, clock.wall())):
             if end.state is not JobState.FAILED:
                 return ApplicationStatus(alive=False, result=end.state, note=end.text, ended=end.at)
             note = pod_status.explain_am_end(pods[-1]) if pods else ""
@@ -227,7 +228,7 @@ class KubernetesSubmitter(Submitter):
         if is_incomplete(job):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         pod = _find_running_pod(pods)
-        note = pod_status.describe_pending(pod) if pod else ""
+        note = pod_status.describe_pending(pod) or pod_status.explain_restart(pod) if pod else refusal
         if pod and not am.address and (failure := pod_status.find_am_failure(pod, clock.wall())):
             return ApplicationStatus(alive=False, note=failure, given_up=True, is_unstartable=True, ended=clock.wall())
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
@@ -273,19 +274,22 @@ class KubernetesSubmitter(Submitter):
     def _withdraw(self, job_id: str, reason: str) -> None:
         """End the Job, which stops the AM, and delete the pods of tasks."""
         with contextlib.closing(self._create_client(job_id)) as client:
-            with contextlib.suppress(KubeApiError):
+            try:
                 job = client.patch(JOBS, job_id, build_end_patch(reason))
                 if is_incomplete(job):  # it is suspended, so it would never end
                     _delete_job(client, job_id, str(job["metadata"]["uid"]))
+            except KubeApiError as error:
+                if not error.is_missing:
+                    raise
             client.delete_collection(PODS, labels={JOB_LABEL: job_id, PART_LABEL: TASK_PART})
 
     async def store_kill_request(self, folder: JobFolder) -> None:
         await to_thread(self._store_kill_request, folder)
 
     def _store_kill_request(self, folder: JobFolder) -> None:
-        client = self._create_client(folder.job_id)
-        owner = str(client.get(JOBS, folder.job_id)["metadata"]["uid"])
-        RecordDownload(ConfigMapJobStore(client, folder.job_id, owner), folder).store_request(folder.kill_request)
+        with contextlib.closing(self._create_client(folder.job_id)) as client:
+            owner = str(client.get(JOBS, folder.job_id)["metadata"]["uid"])
+            RecordDownload(ConfigMapJobStore(client, folder.job_id, owner), folder).store_request(folder.kill_request)
 
     async def list_jobs(self) -> Sequence[ListEntry]:
         return await to_thread(self._list_jobs)
@@ -329,9 +333,6 @@ class KubernetesSubmitter(Submitter):
             if not store.list() and is_missing(connected, JOBS, job_id):
                 raise SchedulerError("the job's objects were removed from the cluster, and with them its output")
             return read_tails(store)
-
-    def find_logs_command(self, job_id: str) -> str:
-        return f"kubectl logs -l {JOB_LABEL}={job_id} --all-containers"
 
     def _read_settings(self, job_id: str) -> KubernetesSettings:
         settings, _ = read_settings(load_recorded_values(self._home.job(job_id)))
