@@ -30,7 +30,7 @@ def find_changed_packages(root: os.PathLike[str]) -> frozenset[str] | None:
     paths = _list_changed_paths(root)
     if paths is None or any(map(_is_shared, paths)):
         return None
-    return frozenset(map(_name_changed_part, paths))
+    return frozenset(map(name_changed_part, paths))
 
 
 def is_due(test_path: str, packages: Iterable[str], changed: Set[str] | None) -> bool:
@@ -67,7 +67,8 @@ def _is_shared(path: PurePosixPath) -> bool:
     )
 
 
-def _name_changed_part(path: PurePosixPath) -> str:
+def name_changed_part(path: PurePosixPath) -> str:
+    """Return what has changed with a file, in the words of `on_change`."""
     if path.parts[:2] == ("src", "tony"):
         package, part = path.parts[2:4]
         is_apart = package in ("schedulers", "mini") and part in ("kubernetes", "yarn")

@@ -6,11 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from bench.__main__ import ROWS
+from tests.change_detection import name_changed_part
 from tests.kubernetes_build import wait_for_software
 from tests.mini_clusters import why_not
 
@@ -31,9 +32,10 @@ def marks_of(row: str) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.xdist_group("shared-kubernetes")] if row in NEEDS_KUBERNETES else []
     if row in LONG:
         return [*marks, pytest.mark.long]
-    packages = re.findall(r"^from tony\.(\w+)", read_source(row), re.MULTILINE)
-    files = [f"bench/{module}.py" for module in find_modules("__main__", find_modules(row, set()))]
-    return [*marks, pytest.mark.on_change(*files, *packages)]
+    modules = find_modules("__main__", find_modules(row, set()))
+    imported = re.findall(r"^from (tony\.[\w.]+)", "".join(map(read_source, modules)), re.MULTILINE)
+    sources = [f"src/{each.replace('.', '/')}/x.py" for each in imported] + [f"bench/{each}.py" for each in modules]
+    return [*marks, pytest.mark.on_change(*{name_changed_part(PurePosixPath(each)) for each in sources})]
 
 
 def find_modules(module: str, found: set[str]) -> set[str]:

@@ -26,7 +26,7 @@ from tony.model.state_directory import SEGMENT_GLOB, Home, JobFolder
 CEILING = 120.0
 TONY = str(Path(sys.executable).parent / "tony")
 ENDED = ("succeeded", "failed", "killed")
-#: Pause between two questions of a job that does not seem to have ended: each starts a command.
+#: Pause between two questions about a job that does not seem to have ended: each starts a command.
 _STATUS_SECONDS = 3.0
 #: A program with children of every kind: in its group, in another session, and one that is never waited for.
 FAMILY = """
@@ -266,10 +266,11 @@ class Lab:
         return [event["data"] for event in self.events(job) if event["event"] == kind]
 
     def wait_event(self, job: str, kind: str) -> dict[str, Any]:
-        """Waits for the first event of a kind, in the folder of a job on this machine; answers its data."""
+        """Waits for the only event of a kind, in the folder of a job on this machine; answers its data."""
         log = Home(self.home).job(job).path
         until(lambda: any(f'"{kind}"' in path.read_text() for path in log.glob(SEGMENT_GLOB)), f"the event {kind}")
-        return self.events_of(job, kind)[0]
+        (event,) = self.events_of(job, kind)
+        return event
 
     def failure(self, job: str) -> dict[str, Any]:
         failure: dict[str, Any] = self.status(job)["failure"]
