@@ -26,7 +26,7 @@ from tony.model.states import JobState
 from tony.schedulers.allocator_interface import AmAddresses, KnownContainer
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
-from tony.schedulers.kubernetes import allocator, own_pod, pod_requests
+from tony.schedulers.kubernetes import allocator, own_pod, pod_requests, pod_status
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.am_tokens import AmTokens
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary
@@ -129,6 +129,41 @@ async def test_containers_that_ended_while_there_was_no_am_have_certainly_ended(
         assert "exit code 3" in ends["ended"].cause
         assert "deleted" in ends["deleted"].cause
         assert not any(each.is_unconfirmed for each in ends.values())
+
+
+async def fail_start(cluster: _Cluster, pod: str, state: Object, phase: str = "Pending") -> None:
+    """Have the kubelet report why the container of a pod does not start."""
+    statuses = [{"name": "tony", "image": "x", "state": state}]
+    cluster.api.update(PODS, pod, {"status": {"phase": phase, "containerStatuses": statuses}})
+
+
+async def test_an_image_without_python_is_refused_as_soon_as_its_pod_ends(tmp_path: Path) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        cluster.create_task_pod("a")
+        await cluster.start(build_known("a"))
+        error = {"reason": "StartError", "exitCode": 128, "message": 'exec: "python3": executable file not found'}
+        await fail_start(cluster, "a", {"terminated": error}, "Failed")
+        await wait_until(lambda: cluster.find_events(Unsatisfiable))
+        assert "it has no python3 on its PATH" in cluster.find_events(Unsatisfiable)[0].reason
+
+
+async def test_a_failed_pull_fails_the_job_when_it_does_not_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kind has its time: one that the registry has not refused is waited for, even after one that it has."""
+    monkeypatch.setattr(pod_status, "_REFUSED_SECONDS", 0.2)
+    async with open_cluster(tmp_path) as cluster:
+        for name in ("refused", "slow", "passes"):
+            cluster.create_task_pod(name)
+        await cluster.start(*map(build_known, ("refused", "slow", "passes")))
+        for name in ("slow", "passes", "refused"):
+            await fail_start(cluster, name, {"waiting": {"reason": "ErrImagePull", "message": "not found"}})
+        await fail_start(cluster, "slow", {"waiting": {"reason": "ErrImagePull", "message": "429"}})
+        await fail_start(cluster, "passes", {"running": {}}, "Running")
+        await wait_until(lambda: cluster.find_events(Unsatisfiable))  # of the last one
+        assert [each.reason for each in cluster.find_events(Unsatisfiable)] == [
+            "image x cannot be pulled (see `image` and `pull_secrets`): not found"
+        ]
 
 
 async def test_an_executor_that_knows_only_the_previous_am_is_replaced(tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ def test_an_image_without_python_never_starts() -> None:
         ("ErrImagePull", "manifest unknown", 59, False),
         ("ErrImagePull", "manifest unknown", 61, True),
         ("ErrImagePull", "429 Too Many Requests", 899, False),
+        ("ErrImagePull", f"{'x' * 700}: code = NotFound", 61, True),
         ("ErrImagePull", "429 Too Many Requests", 901, True),
         ("ContainerCreating", "", 1900, False),
     ],
@@ -229,7 +230,9 @@ def test_an_am_that_cannot_start_is_given_up(reason: str, message: str, age: flo
 def test_an_am_that_the_kubelet_starts_again_is_explained() -> None:
     last = {"terminated": {"exitCode": 255, "message": "no module"}}
     own = {"name": "tony", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": last}
-    assert explain_restart({"status": {"containerStatuses": [own]}}) == "it exited with exit code 255: no module"
+    assert explain_restart({"status": {"containerStatuses": [own]}}) == (
+        "its application master ended, and is started again: it exited with exit code 255: no module"
+    )
     assert not explain_restart({"status": {"containerStatuses": [{**own, "state": {"running": {}}}]}})
 
 

@@ -389,18 +389,20 @@ class KubernetesAllocator(EnlistingAllocator):
             self._sink(Queued(reason=reason))
 
     def _note_start_failure(self, pod: TaskPod, failure: StartFailure | None) -> None:
-        """Note why a pod cannot start; the job cannot run if that does not pass."""
+        """Note why a pod cannot start; the job cannot run if that does not pass. Each kind of failure has its time."""
         pod.start_failure = failure.text if failure else ""
-        if failure is None:
-            pod.failing_since = math.inf
-            return
-        loop = asyncio.get_running_loop()
-        pod.failing_since = min(pod.failing_since, loop.time())
-        loop.call_at(pod.failing_since + failure.grace_seconds, self._give_up, pod, pod.failing_since)
+        grace_seconds = failure.grace_seconds if failure else math.inf
+        if grace_seconds != pod.start_grace:
+            loop = asyncio.get_running_loop()
+            pod.start_grace, pod.give_up_at = grace_seconds, loop.time() + grace_seconds
+            if grace_seconds and failure:
+                loop.call_at(pod.give_up_at, self._give_up, pod, pod.give_up_at)
+        if not grace_seconds:
+            self._give_up(pod, pod.give_up_at)
 
-    def _give_up(self, pod: TaskPod, failing_since: float) -> None:
-        is_failing = pod.failing_since == failing_since and not pod.has_enlisted
-        if is_failing and self._table.pods.get(pod.name) is pod:
+    def _give_up(self, pod: TaskPod, give_up_at: float) -> None:
+        is_starting = pod.stage is not PodStage.ENDING and not pod.has_enlisted
+        if is_starting and pod.give_up_at == give_up_at and self._table.pods.get(pod.name) is pod:
             self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
 
     async def enlist(self, container: str, process: str) -> TaskLaunch:

@@ -69,7 +69,9 @@ _KUEUE_CONDITION = "TerminationTarget"
 #: Exit codes of an executor that was stopped by a signal: the AM stops executors by a message, or deletes their pods.
 _STOPPED_EXIT_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 #: Words of registries that have no such image, or do not give it to this user.
-_REFUSED_PULL = re.compile("not found|unknown|denied|unauthori[sz]ed|authorization|no such host", re.IGNORECASE)
+_REFUSED_PULL = re.compile(
+    "not ?found|unknown|denied|unauthori[sz]ed|unauthenticated|authorization|no such host", re.IGNORECASE
+)
 #: Seconds for which a failure may pass. That of a pull is reported until the next one is complete, which takes long.
 _REFUSED_SECONDS = 60.0
 _PULL_SECONDS = 900.0
@@ -82,7 +84,7 @@ class StartFailure:
 
     Attributes:
         text: why.
-        grace_seconds: for how long it may pass; 0 if it will not.
+        grace_seconds: how long to wait until it goes away; 0 if it never does.
     """
 
     text: str
@@ -163,13 +165,15 @@ def find_start_failure(pod: Object) -> StartFailure | None:
     for container in (*_list_init_containers(pod), _get_container(pod)):
         state = container.get("state", {})
         found = state.get("waiting") or state.get("terminated") or {}
-        reason, message = found.get("reason", ""), _clean_text(found.get("message") or "")
+        reason, whole = found.get("reason", ""), str(found.get("message") or "")
+        message = _clean_text(whole)
         if reason in _CANNOT_START | _MAY_PASS:
-            image = _find_volume_image(pod, message)
-            text = _describe_start_failure(reason, message, image or container.get("image", ""), is_volume=bool(image))
+            volume = _find_volume_image(pod, message)
+            image = volume or container.get("image", "")
+            text = _describe_start_failure(reason, message, image, is_volume=bool(volume))
             if container.get("name") != CONTAINER_NAME:
                 text = f"init container {container.get('name')}: {text}"
-            return StartFailure(text, _find_grace_seconds(reason, message))
+            return StartFailure(text, _find_grace_seconds(reason, whole.replace(image, "") if image else whole))
     return None
 
 
@@ -297,7 +301,8 @@ def explain_am_end(pod: Object, state: str = "state") -> str:
 def explain_restart(pod: Object) -> str:
     """Return how the AM in a pod ended while the kubelet waits before it starts it again; empty if it does not."""
     is_waiting = "waiting" in (_get_container(pod).get("state") or {})
-    return explain_am_end(pod, "lastState") if is_waiting else ""
+    last = explain_am_end(pod, "lastState") if is_waiting else ""
+    return f"its application master ended, and is started again: {last}" if last else ""
 
 
 def find_failed_exit(pods: Sequence[Object], exit_code: int) -> str:

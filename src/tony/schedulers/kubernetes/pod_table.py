@@ -62,7 +62,8 @@ class TaskPod:
         is_used: an executor was launched in it.
         has_enlisted: its executor has asked for its task.
         start_failure: why its container cannot start now; empty if it can.
-        failing_since: since when it cannot, by the event loop's clock.
+        start_grace: seconds for which that may pass.
+        give_up_at: when it has not passed, by the event loop's clock.
         kill_reason: why it is being killed; empty if it is not.
         release_at: when a released one is killed, by the same clock.
         lost_at: when one that is being deleted is given up, by the same clock.
@@ -80,7 +81,8 @@ class TaskPod:
     is_used: bool = False
     has_enlisted: bool = False
     start_failure: str = ""
-    failing_since: float = math.inf
+    start_grace: float = math.inf
+    give_up_at: float = math.inf
     kill_reason: str = ""
     release_at: float = math.inf
     lost_at: float = math.inf
