@@ -16,6 +16,7 @@ from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.allocator_interface import SignalEffect
 from tony.schedulers.kubernetes import own_pod
+from tony.schedulers.kubernetes.job_end import read_end_reason
 from tony.schedulers.kubernetes.own_pod import OwnPod, forbid_replacement
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
@@ -108,3 +109,10 @@ def test_a_job_fails_with_its_next_pod_and_not_before(cluster: _Cluster, status:
     cluster.api.update(JOBS, "job-1", {"status": status})
     forbid_replacement(cluster.client, "job-1")
     assert expected == cluster.api.objects[JOBS, "job-1"]["spec"]["backoffLimit"]
+
+
+def test_the_am_does_not_replace_a_client_s_reason(cluster: _Cluster) -> None:
+    """It only knows that its pod was stopped."""
+    for who in ("ann", "signal SIGTERM"):
+        forbid_replacement(cluster.client, "job-1", f"killed by {who}")
+        assert read_end_reason(cluster.api.objects[JOBS, "job-1"]) == "killed by ann"

@@ -13,7 +13,7 @@ from tony.model.states import JobState
 from tony.schedulers.client_interface import ListEntry
 from tony.schedulers.job_store.job_objects import PREFIX
 
-#: Annotation of a Job that a client or the AM has ended for a user: why. Users who may write Jobs can forge it.
+#: Annotation of a Job that a client or the AM has ended: why. Users who may write Jobs can forge it.
 _END_REASON = f"{PREFIX}end-reason"
 _MAX_REASON_CHARACTERS = 500
 
@@ -43,7 +43,7 @@ def find_end(job: Object) -> JobEnd | None:
         at = parse_time(str(each["lastTransitionTime"]))
         if each["type"] == "Complete":
             return JobEnd(JobState.SUCCEEDED, at)
-        if why := _read_end_reason(job):
+        if why := read_end_reason(job):
             return JobEnd(JobState.KILLED, at, why)
         if each.get("reason") == "DeadlineExceeded":  # a client has only removed what a dead AM had left
             return JobEnd(JobState.FAILED, at)
@@ -73,11 +73,12 @@ def find_requested_end(job: Object, now: float) -> JobEnd | None:
 
     The controller of Jobs records it up to half a minute later, if it could not create the pod before.
     """
-    why = _read_end_reason(job)
+    why = read_end_reason(job)
     return JobEnd(JobState.KILLED, now, why) if why else None
 
 
-def _read_end_reason(job: Object) -> str:
+def read_end_reason(job: Object) -> str:
+    """Return why a client or the AM has ended a Job; empty if none has."""
     return escape(str((job["metadata"].get("annotations") or {}).get(_END_REASON, ""))[:_MAX_REASON_CHARACTERS])
 
 

@@ -17,7 +17,7 @@ from tony.kube.resources import JOBS, PODS
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.allocator_interface import SignalEffect
-from tony.schedulers.kubernetes.job_end import build_end_note
+from tony.schedulers.kubernetes.job_end import build_end_note, read_end_reason
 
 #: Seconds between two requests.
 _INTERVAL_SECONDS = 8.0
@@ -137,7 +137,7 @@ def is_pod_deleted(client: ApiClient, name: str) -> bool:
 
 
 def forbid_replacement(client: ApiClient, job: str, kill_reason: str = "") -> None:
-    """Make a Job fail when its pod does, instead of starting another one.
+    """Make a Job fail when its pod does, instead of starting another one. A client's reason for its end is kept.
 
     A limit below the number of pods that have failed before would end it now, and delete its pod.
 
@@ -147,7 +147,9 @@ def forbid_replacement(client: ApiClient, job: str, kill_reason: str = "") -> No
     Raises:
         KubeError: there is no answer, or no right.
     """
-    status = client.get(JOBS, job).get("status") or {}
+    found = client.get(JOBS, job)
+    status = found.get("status") or {}
     uncounted = (status.get("uncountedTerminatedPods") or {}).get("failed") or ()
     limit = int(status.get("failed") or 0) + len(uncounted)
-    client.patch(JOBS, job, {"metadata": build_end_note(kill_reason), "spec": {"backoffLimit": limit}})
+    note = {} if read_end_reason(found) else build_end_note(kill_reason)
+    client.patch(JOBS, job, {"metadata": note, "spec": {"backoffLimit": limit}})
