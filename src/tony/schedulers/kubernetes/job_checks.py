@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tony.errors import Problem
 from tony.kube.api_client import ApiClient, Object
-from tony.kube.errors import KubeApiError
+from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import JOBS, PODS
 from tony.model.job_spec import JobSpec
 from tony.model.staged_files import StagedJob
@@ -75,11 +75,17 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
 
 
 def find_pod_refusal(client: ApiClient, job: Object) -> str:
-    """Return why the API server refuses the pod of a Job, such as a quota; empty if it does not."""
+    """Return why the API server refuses the pod of a Job, such as a quota; empty if it does not, or that is not known.
+
+    Its controller learns the same, but tells it in events only.
+    """
     try:
         client.create(PODS, _build_trial_am_pod(job), dry_run=True)
     except KubeApiError as error:
-        return error.text
+        is_unrelated = error.is_denied or (error.is_passing and _WEBHOOK not in error.text)
+        return "" if is_unrelated else error.text
+    except KubeError:
+        return ""
     return ""
 
 

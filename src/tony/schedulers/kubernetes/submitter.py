@@ -215,9 +215,11 @@ class KubernetesSubmitter(Submitter):
                 raise
             pods = _list_am_pods(client, job_id)
             am = _read_am_address(client, job_id)
-            has_no_pod = not (pods or find_end(job) or is_incomplete(job))
-            refusal = find_pod_refusal(client, job) if has_no_pod else ""
-        if end := find_end(job) or (None if pods else find_requested_end(job, clock.wall())):
+            has_pod = not all(map(pod_status.has_ended, pods))
+            end = find_end(job) or (None if has_pod else find_requested_end(job, clock.wall()))
+            is_waiting = not (has_pod or end or is_incomplete(job))
+            refusal = find_pod_refusal(client, job) if is_waiting else ""
+        if end:
             if end.state is not JobState.FAILED:
                 return ApplicationStatus(alive=False, result=end.state, note=end.text, ended=end.at)
             note = pod_status.explain_am_end(pods[-1]) if pods else ""
