@@ -18,7 +18,7 @@ from tests.kube.fake_api import Object, refuse
 from tests.kube.scripted_server import Answer, Request
 from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_pod, submit, submit_again
 from tony.client.credential_creation import make_credentials
-from tony.errors import ConfigError, RecordError, SchedulerError, UnknownJobError
+from tony.errors import ConfigError, SchedulerError, UnknownJobError
 from tony.history.job_record import record_of
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import resolve
@@ -447,7 +447,7 @@ def test_a_record_without_sources_chooses_nothing_either(cluster: Cluster, job: 
     found = json.loads(localize_record(json.dumps({"spec": given, "sources": None}).encode(), "k-1", settings))
     assert found["spec"]["scheduler"] == "kubernetes"
     assert found["spec"]["scheduler_settings"]["kubeconfig"] == cluster.settings["kubeconfig"]
-    with pytest.raises(RecordError, match=r"job.json of k-1 is damaged"):
+    with pytest.raises(SchedulerError, match=r"job.json of k-1 in the cluster is damaged"):
         localize_record(b'{"spec": []}', "k-1", settings)
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tony.errors import Problem, RecordError, SchedulerError
+from tony.errors import Problem, SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cluster_access
@@ -54,8 +54,7 @@ def localize_record(job: bytes, job_id: str, settings: KubernetesSettings) -> by
         settings: of this client.
 
     Raises:
-        SchedulerError: the kubeconfig file cannot be used.
-        RecordError: the file is damaged.
+        SchedulerError: the kubeconfig file cannot be used, or the record is damaged.
     """
     try:
         own = find_cluster_settings(settings)
@@ -68,7 +67,7 @@ def localize_record(job: bytes, job_id: str, settings: KubernetesSettings) -> by
         sources |= {f"scheduler.kubernetes.{name}": PINNED_SOURCE for name in own if name not in given}
         spec = {**record["spec"], "scheduler": "kubernetes", "scheduler_settings": {**given, **own}}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise RecordError(f"job.json of {job_id} is damaged: {error}") from error
+        raise SchedulerError(f"job.json of {job_id} in the cluster is damaged: {error}") from error
     return json.dumps({**record, "job_id": job_id, "spec": spec, "sources": sources}).encode()
 
 
