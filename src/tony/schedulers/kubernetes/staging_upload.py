@@ -16,6 +16,7 @@ from typing import IO, cast
 
 from tony.errors import SchedulerError
 from tony.kube.api_client import ApiClient, Object
+from tony.kube.denials import Denials
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.resources import PODS
 from tony.linux.disk_errors import explain_os_error
@@ -101,7 +102,7 @@ class StagingPod:
 
     def _send(self, digest: str, path: Path, file: IO[bytes]) -> int:
         size = os.fstat(file.fileno()).st_size
-        received = sent = 0
+        received, sent, denials = 0, 0, Denials()
         stuck_since: float | None = None
         for pause in _BACKOFF:
             try:
@@ -115,7 +116,7 @@ class StagingPod:
             except _RefusedError:
                 raise
             except (OSError, EOFError, KubeError) as error:
-                if isinstance(error, KubeApiError) and error.is_denied:
+                if isinstance(error, KubeApiError) and error.is_denied and denials.are_lasting():
                     raise
                 now = time.monotonic()
                 stuck_since = stuck_since or now
