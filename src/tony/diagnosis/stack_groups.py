@@ -363,7 +363,10 @@ def _find_outside_majority(tasks: Sequence[TaskStack]) -> TaskStack | None:
     """Return a task that is at another line than most; else, as loops that poll have several, in another function."""
     known = [(each, each.point) for each in tasks if each.point]
     lines = [(basename(point.file), point.line) for _, point in known]
-    functions = [(basename(point.file), point.caller) for _, point in known]
+    functions = [
+        line if point.caller == "<module>" else (basename(point.file), point.caller)
+        for line, (_, point) in zip(lines, known, strict=True)
+    ]
     for places in (lines, functions):
         place, count = max(Counter(places).items(), key=lambda each: each[1], default=(None, 0))
         if 2 * count > len(known):
