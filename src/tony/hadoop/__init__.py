@@ -1,6 +1,6 @@
 """Hadoop's protocols without a JVM: RPC, security, YARN, and the parts of HDFS that tony needs.
 
-The package knows nothing of jobs, roles and tasks. From the rest of tony it uses only errors, units and `value_class`.
+The package knows nothing of jobs, roles and tasks. From the rest of tony it uses only modules at its top.
 
     configuration/       `*-site.xml` as Hadoop reads it; the addresses of its daemons
     wire/                messages: `proto` is the codec, the others are Hadoop's messages and methods
@@ -12,5 +12,5 @@ The package knows nothing of jobs, roles and tasks. From the rest of tony it use
     yarn/                clients of ResourceManager and NodeManagers
     hdfs/                WebHDFS, the append-only log, the NameNode's RPC
     logs/                aggregated logs, and the pages of NodeManagers
-    ids, remote_text     ids as text; remote text made safe to show
+    ids                  ids as text
 """

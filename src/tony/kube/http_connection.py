@@ -222,8 +222,8 @@ class ApiConnections:
     def _connect_tcp(self) -> socket.socket:
         if not self._access.proxy:
             return socket.create_connection((self._host, self._port), _CONNECT_TIMEOUT_SECONDS)
-        given = self._access.proxy
-        proxy = urlsplit(given if "://" in given else f"http://{given}")
+        proxy_url = self._access.proxy
+        proxy = urlsplit(proxy_url if "://" in proxy_url else f"http://{proxy_url}")
         if proxy.scheme != "http" or not proxy.hostname:
             raise OSError(f"the proxy {proxy.scheme}://{proxy.hostname} is not supported: only http:// is")
         link = http.client.HTTPConnection(proxy.hostname, proxy.port or 80, timeout=_CONNECT_TIMEOUT_SECONDS)
