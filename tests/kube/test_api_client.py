@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,21 @@ def test_an_unreachable_server_is_named() -> None:
     access = ClusterAccess(server=f"https://127.0.0.1:{unused_port}", origin="context lab of ~/.kube/config")
     with pytest.raises(UnreachableError, match=f"127.0.0.1:{unused_port} .context lab .* refuses connections"):
         ApiClient(access, give_up_seconds=0).get(PODS, "a")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "words"),
+    [
+        ("127.0.0.1:{port}", "context lab.*, through the proxy 127.0.0.1 refuses connections"),
+        ("socks5://p:1", "context lab.*: the proxy socks5://p is not supported: only http:// is .*HTTPS_PROXY"),
+    ],
+)
+def test_a_proxy(proxy: str, words: str) -> None:
+    """As in variables of most programs it may be named without a scheme."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        access = ClusterAccess(
+            server="http://k8s:6443", origin="context lab", proxy=proxy.format(port=unused.getsockname()[1])
+        )
+        with closing(ApiClient(access, give_up_seconds=0)) as client, pytest.raises(UnreachableError, match=words):
+            client.get(PODS, "a")

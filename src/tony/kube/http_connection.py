@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.credentials import LoginCredentials
@@ -222,10 +222,10 @@ class ApiConnections:
     def _connect_tcp(self) -> socket.socket:
         if not self._access.proxy:
             return socket.create_connection((self._host, self._port), _CONNECT_TIMEOUT_SECONDS)
-        proxy_url = self._access.proxy
-        proxy = urlsplit(proxy_url if "://" in proxy_url else f"http://{proxy_url}")
+        proxy = self._parse_proxy()
         if proxy.scheme != "http" or not proxy.hostname:
-            raise OSError(f"the proxy {proxy.scheme}://{proxy.hostname} is not supported: only http:// is")
+            text = f"{self.label}: the proxy {proxy.scheme}://{proxy.hostname} is not supported: only http:// is"
+            raise UnreachableError(f"{text} (proxy-url of the kubeconfig file, or HTTPS_PROXY)", is_lasting=True)
         link = http.client.HTTPConnection(proxy.hostname, proxy.port or 80, timeout=_CONNECT_TIMEOUT_SECONDS)
         headers = {}
         if proxy.username:
@@ -235,6 +235,10 @@ class ApiConnections:
         link.connect()
         assert isinstance(link.sock, socket.socket)
         return link.sock
+
+    def _parse_proxy(self) -> SplitResult:
+        url = self._access.proxy
+        return urlsplit(url if "://" in url else f"http://{url}")
 
     def _find_context(self, login: LoginCredentials) -> ssl.SSLContext:
         with self._lock:
@@ -246,6 +250,8 @@ class ApiConnections:
 
     def _build_unreachable_error(self, error: Exception) -> UnreachableError:
         where = self.label
+        if self._access.proxy:
+            where += f", through the proxy {self._parse_proxy().hostname}"
         if isinstance(error, ssl.SSLCertVerificationError):
             text = f"{where}: its certificate is not trusted: {error.verify_message}"
             return UnreachableError(text, is_lasting=True)
