@@ -152,19 +152,26 @@ def test_an_unreachable_server_is_named() -> None:
         ApiClient(access, give_up_seconds=0).get(PODS, "a")
 
 
-@pytest.mark.parametrize(
-    ("proxy", "words"),
-    [
-        ("127.0.0.1:{port}", "context lab.*, through the proxy 127.0.0.1 refuses connections"),
-        ("socks5://p:1", "context lab.*: the proxy socks5://p is not supported: only http:// is .*HTTPS_PROXY"),
-    ],
-)
-def test_a_proxy(proxy: str, words: str) -> None:
-    """As in variables of most programs it may be named without a scheme."""
+def test_a_proxy_is_named() -> None:
+    """As in variables of most programs it may be given without a scheme."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        access = ClusterAccess(
-            server="http://k8s:6443", origin="context lab", proxy=proxy.format(port=unused.getsockname()[1])
-        )
-        with closing(ApiClient(access, give_up_seconds=0)) as client, pytest.raises(UnreachableError, match=words):
-            client.get(PODS, "a")
+        proxy = f"127.0.0.1:{unused.getsockname()[1]}"
+        access = ClusterAccess(server="http://k8s:6443", origin="context lab", proxy=proxy)
+        with closing(ApiClient(access, give_up_seconds=0)) as client:
+            words = rf"the proxy {proxy} of .*k8s:6443 .*context lab.* refuses connections"
+            with pytest.raises(UnreachableError, match=words):
+                client.get(PODS, "a")
+
+
+@pytest.mark.parametrize("proxy", ["socks5://u:secret@p:1", "u:secret@p:x", ":3128", "http://[::1"])
+def test_a_proxy_that_cannot_be_used_is_an_error_at_once(proxy: str) -> None:
+    access = ClusterAccess(server="http://k8s:6443", origin="context lab", proxy=proxy)
+    words = r"cannot be used: only http://HOST:PORT can .*HTTPS_PROXY"
+    with (
+        closing(ApiClient(access, give_up_seconds=60)) as client,
+        pytest.raises(UnreachableError, match=words) as caught,
+    ):
+        client.get(PODS, "a")
+    assert caught.value.is_lasting
+    assert "secret" not in str(caught.value)

@@ -19,6 +19,7 @@ from tony.kube.credentials import LoginCredentials
 from tony.kube.errors import AnswerLostError, UnreachableError
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
+_HTTP_PORT = 80
 #: Servers keep idle connections for minutes; load balancers in front of them may not.
 _MAX_IDLE_SECONDS = 20.0
 _MAX_IDLE_CONNECTIONS = 16
@@ -223,10 +224,8 @@ class ApiConnections:
         if not self._access.proxy:
             return socket.create_connection((self._host, self._port), _CONNECT_TIMEOUT_SECONDS)
         proxy = self._parse_proxy()
-        if proxy.scheme != "http" or not proxy.hostname:
-            text = f"{self.label}: the proxy {proxy.scheme}://{proxy.hostname} is not supported: only http:// is"
-            raise UnreachableError(f"{text} (proxy-url of the kubeconfig file, or HTTPS_PROXY)", is_lasting=True)
-        link = http.client.HTTPConnection(proxy.hostname, proxy.port or 80, timeout=_CONNECT_TIMEOUT_SECONDS)
+        assert proxy.hostname is not None
+        link = http.client.HTTPConnection(proxy.hostname, proxy.port or _HTTP_PORT, timeout=_CONNECT_TIMEOUT_SECONDS)
         headers = {}
         if proxy.username:
             pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
@@ -238,7 +237,14 @@ class ApiConnections:
 
     def _parse_proxy(self) -> SplitResult:
         url = self._access.proxy
-        return urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            proxy = urlsplit(url if "://" in url else f"http://{url}")
+            if proxy.scheme == "http" and proxy.hostname and proxy.port != 0:
+                return proxy
+        except ValueError:  # of a port that is no number
+            pass
+        text = f"{self.label}: its proxy {url.rpartition('@')[2]} cannot be used: only http://HOST:PORT can"
+        raise UnreachableError(f"{text} (proxy-url of the kubeconfig file, or HTTPS_PROXY)", is_lasting=True)
 
     def _find_context(self, login: LoginCredentials) -> ssl.SSLContext:
         with self._lock:
@@ -250,11 +256,12 @@ class ApiConnections:
 
     def _build_unreachable_error(self, error: Exception) -> UnreachableError:
         where = self.label
-        if self._access.proxy:
-            where += f", through the proxy {self._parse_proxy().hostname}"
         if isinstance(error, ssl.SSLCertVerificationError):
             text = f"{where}: its certificate is not trusted: {error.verify_message}"
             return UnreachableError(text, is_lasting=True)
+        if self._access.proxy:
+            proxy = self._parse_proxy()
+            where = f"the proxy {proxy.hostname}:{proxy.port or _HTTP_PORT} of {where}"
         if isinstance(error, ConnectionRefusedError):
             return UnreachableError(f"{where} refuses connections: no process listens on that port")
         if isinstance(error, socket.gaierror):
