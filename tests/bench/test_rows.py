@@ -35,7 +35,8 @@ def marks_of(row: str) -> list[pytest.MarkDecorator]:
     modules = find_modules("__main__", find_modules(row, set()))
     imported = re.findall(r"^from (tony\.[\w.]+)", "".join(map(read_source, modules)), re.MULTILINE)
     sources = [f"src/{each.replace('.', '/')}/x.py" for each in imported] + [f"bench/{each}.py" for each in modules]
-    return [*marks, pytest.mark.on_change(*{name_changed_part(PurePosixPath(each)) for each in sources})]
+    parts = {name_changed_part(PurePosixPath(each)) for each in sources}
+    return [*marks, pytest.mark.on_change(*parts, *{each.partition("/")[0] for each in parts})]
 
 
 def find_modules(module: str, found: set[str]) -> set[str]:
