@@ -31,10 +31,10 @@ def ended(state: Object | None = None, **status: object) -> Object:
     return {"spec": LIMIT, "status": {"phase": "Failed", "containerStatuses": statuses, **status}}
 
 
-def waiting(reason: str, message: str = "", **more: object) -> Object:
+def waiting(reason: str, message: str = "", *, image: str = "x", **more: object) -> Object:
     """Return a pod whose container waits, with further fields of its status."""
     state = {"waiting": {"reason": reason, "message": message}}
-    return {"status": {"containerStatuses": [{"name": "tony", "image": "x", "state": state}], **more}}
+    return {"status": {"containerStatuses": [{"name": "tony", "image": image, "state": state}], **more}}
 
 
 def end_by_kueue(reason: str) -> Object:
@@ -198,6 +198,11 @@ def test_a_node_that_mounts_no_images_is_named() -> None:
     assert find_start_failure(waiting("CreateContainerError", message)) == StartFailure(text)
 
 
+def test_a_container_that_its_node_could_not_start_is_no_fault_of_the_job() -> None:
+    ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": "nvidia-container-cli: no driver"}}
+    assert find_start_failure({"status": {"containerStatuses": [{"name": "tony", "state": ended}]}}) is None
+
+
 def test_an_image_without_python_never_starts() -> None:
     message = 'unable to start container process: exec: "python3": executable file not found in $PATH: unknown'
     ended = {"terminated": {"exitCode": 128, "reason": "StartError", "message": message}}
@@ -213,7 +218,8 @@ def test_an_image_without_python_never_starts() -> None:
         ("ErrImageNeverPull", "", 1, True),
         ("ErrImagePull", "manifest unknown", 59, False),
         ("ErrImagePull", "manifest unknown", 61, True),
-        ("ErrImagePull", "429 Too Many Requests", 899, False),
+        ("ErrImagePull", "reading r.io/unknown/x: i/o timeout", 899, False),
+        ("ErrImagePull", "429 Too Many Requests: You have reached your unauthenticated pull rate limit", 899, False),
         ("ErrImagePull", f"{'x' * 700}: code = NotFound", 61, True),
         ("ErrImagePull", "429 Too Many Requests", 901, True),
         ("ContainerCreating", "", 1900, False),
@@ -222,7 +228,7 @@ def test_an_image_without_python_never_starts() -> None:
 def test_an_am_that_cannot_start_is_given_up(reason: str, message: str, age: float, *, is_given_up: bool) -> None:
     """An image may be there a minute after its pod has a node; or later, if the registry had no time for it."""
     since = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:10:00Z"}
-    pod = waiting(reason, message, conditions=[since])
+    pod = waiting(reason, message, image="r.io/unknown/x", conditions=[since])
     scheduled = datetime.datetime(2026, 1, 1, 0, 10, tzinfo=datetime.UTC).timestamp()
     assert bool(find_am_failure(pod, scheduled + age)) is is_given_up
 

@@ -459,6 +459,10 @@ def test_a_quota_that_keeps_the_am_from_starting_is_named_and_ends_no_later(clus
     status = asyncio.run(submitter.application_status(name))
     assert status
     assert (status.alive, status.note) == (True, words)
+    cluster.refused["POST", "pods"] = refuse(403, "Forbidden", 'User "bob" cannot create resource "pods"')
+    status = asyncio.run(submitter.application_status(name))
+    assert status
+    assert (status.alive, status.note) == (True, ""), "others than the Job's controller may lack the right"
     asyncio.run(submitter.withdraw(job.folder, "killed by ann"))
     status = asyncio.run(submitter.application_status(name))
     assert status

@@ -391,18 +391,21 @@ class KubernetesAllocator(EnlistingAllocator):
     def _note_start_failure(self, pod: TaskPod, failure: StartFailure | None) -> None:
         """Note why a pod cannot start; the job cannot run if that does not pass. Each kind of failure has its time."""
         pod.start_failure = failure.text if failure else ""
-        grace_seconds = failure.grace_seconds if failure else math.inf
-        if grace_seconds != pod.start_grace:
+        if failure is None:
+            pod.failing_since.clear()
+            return
+        pod.start_grace = failure.grace_seconds
+        if pod.start_grace not in pod.failing_since:
             loop = asyncio.get_running_loop()
-            pod.start_grace, pod.give_up_at = grace_seconds, loop.time() + grace_seconds
-            if grace_seconds and failure:
-                loop.call_at(pod.give_up_at, self._give_up, pod, pod.give_up_at)
-        if not grace_seconds:
-            self._give_up(pod, pod.give_up_at)
+            pod.failing_since[pod.start_grace] = loop.time()
+            loop.call_at(loop.time() + pod.start_grace, self._give_up_failing, pod)
+        self._give_up_failing(pod)
 
-    def _give_up(self, pod: TaskPod, give_up_at: float) -> None:
+    def _give_up_failing(self, pod: TaskPod) -> None:
+        give_up_at = pod.failing_since.get(pod.start_grace, math.inf) + pod.start_grace
         is_starting = pod.stage is not PodStage.ENDING and not pod.has_enlisted
-        if is_starting and pod.give_up_at == give_up_at and self._table.pods.get(pod.name) is pod:
+        is_known = self._table.pods.get(pod.name) is pod
+        if is_starting and is_known and asyncio.get_running_loop().time() >= give_up_at:
             self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
 
     async def enlist(self, container: str, process: str) -> TaskLaunch:

@@ -72,6 +72,7 @@ _STOPPED_EXIT_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 _REFUSED_PULL = re.compile(
     "not ?found|unknown|denied|unauthori[sz]ed|unauthenticated|authorization|no such host", re.IGNORECASE
 )
+_RATE_LIMIT = re.compile("429|too ?many ?requests", re.IGNORECASE)
 #: Seconds for which a failure may pass. That of a pull is reported until the next one is complete, which takes long.
 _REFUSED_SECONDS = 60.0
 _PULL_SECONDS = 900.0
@@ -167,6 +168,8 @@ def find_start_failure(pod: Object) -> StartFailure | None:
         found = state.get("waiting") or state.get("terminated") or {}
         reason, whole = found.get("reason", ""), str(found.get("message") or "")
         message = _clean_text(whole)
+        if "waiting" not in state and not _NO_PYTHON.search(whole):  # its node may be the cause of other ends
+            continue
         if reason in _CANNOT_START | _MAY_PASS:
             volume = _find_volume_image(pod, message)
             image = volume or container.get("image", "")
@@ -180,7 +183,8 @@ def find_start_failure(pod: Object) -> StartFailure | None:
 def _find_grace_seconds(reason: str, message: str) -> float:
     if reason not in _MAY_PASS or _NO_IMAGE_VOLUMES in message:
         return 0.0
-    return _PULL_SECONDS if reason in _CANNOT_PULL and not _REFUSED_PULL.search(message) else _REFUSED_SECONDS
+    is_refused = _REFUSED_PULL.search(message) and not _RATE_LIMIT.search(message)
+    return _PULL_SECONDS if reason in _CANNOT_PULL and not is_refused else _REFUSED_SECONDS
 
 
 def _find_volume_image(pod: Object, message: str) -> str:

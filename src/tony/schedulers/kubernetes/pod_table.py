@@ -63,7 +63,7 @@ class TaskPod:
         has_enlisted: its executor has asked for its task.
         start_failure: why its container cannot start now; empty if it can.
         start_grace: seconds for which that may pass.
-        give_up_at: when it has not passed, by the event loop's clock.
+        failing_since: seconds of grace -> since when it has had failures of that kind, by the event loop's clock.
         kill_reason: why it is being killed; empty if it is not.
         release_at: when a released one is killed, by the same clock.
         lost_at: when one that is being deleted is given up, by the same clock.
@@ -82,7 +82,7 @@ class TaskPod:
     has_enlisted: bool = False
     start_failure: str = ""
     start_grace: float = math.inf
-    give_up_at: float = math.inf
+    failing_since: dict[float, float] = field(default_factory=dict)
     kill_reason: str = ""
     release_at: float = math.inf
     lost_at: float = math.inf
