@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -389,23 +388,17 @@ class KubernetesAllocator(EnlistingAllocator):
             self._sink(Queued(reason=reason))
 
     def _note_start_failure(self, pod: TaskPod, failure: StartFailure | None) -> None:
-        """Note why a pod cannot start; the job cannot run if that does not pass. Each kind of failure has its time."""
-        pod.start_failure = failure.text if failure else ""
+        """Note why a pod cannot start; the job cannot run if that does not pass."""
+        loop = asyncio.get_running_loop()
         if failure is None:
-            pod.failing_since.clear()
-            return
-        pod.start_grace = failure.grace_seconds
-        if pod.start_grace not in pod.failing_since:
-            loop = asyncio.get_running_loop()
-            pod.failing_since[pod.start_grace] = loop.time()
-            loop.call_at(loop.time() + pod.start_grace, self._give_up_failing, pod)
+            pod.clear_start_failure()
+        elif pod.note_start_failure(failure.text, failure.grace_seconds, loop.time()):
+            loop.call_later(failure.grace_seconds, self._give_up_failing, pod)
         self._give_up_failing(pod)
 
     def _give_up_failing(self, pod: TaskPod) -> None:
-        give_up_at = pod.failing_since.get(pod.start_grace, math.inf) + pod.start_grace
-        is_starting = pod.stage is not PodStage.ENDING and not pod.has_enlisted
         is_known = self._table.pods.get(pod.name) is pod
-        if is_starting and is_known and asyncio.get_running_loop().time() >= give_up_at:
+        if is_known and pod.has_failed_to_start(asyncio.get_running_loop().time()):
             self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
 
     async def enlist(self, container: str, process: str) -> TaskLaunch:

@@ -87,6 +87,26 @@ class TaskPod:
     release_at: float = math.inf
     lost_at: float = math.inf
 
+    def note_start_failure(self, text: str, grace_seconds: float, now: float) -> bool:
+        """Note why its container cannot start; return True if it had no failure of that kind before.
+
+        Each kind has its own time, also if it comes again after another one.
+        """
+        self.start_failure, self.start_grace = text, grace_seconds
+        is_new = grace_seconds not in self.failing_since
+        self.failing_since.setdefault(grace_seconds, now)
+        return is_new
+
+    def clear_start_failure(self) -> None:
+        """Note that nothing keeps its container from starting."""
+        self.start_failure = ""
+        self.failing_since.clear()
+
+    def has_failed_to_start(self, now: float) -> bool:
+        """Return True if its container cannot start, and that has not passed in its time."""
+        is_starting = self.stage is not PodStage.ENDING and not self.has_enlisted
+        return is_starting and now >= self.failing_since.get(self.start_grace, math.inf) + self.start_grace
+
 
 @dataclass(slots=True)
 class PodTable:
