@@ -7,6 +7,7 @@ Horovod uses, and prints the peers it found.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -66,6 +67,18 @@ def main() -> None:
     say("global", meet("global", at["RANK"], at["SIZE"]))
     say("local", meet(f"local_{os.environ['HOROVOD_HOSTNAME']}", at["LOCAL_RANK"], at["LOCAL_SIZE"]))
     say("cross", meet(f"cross_{at['LOCAL_RANK']}", *cross))
+    end_together(at["RANK"], at["SIZE"])
+
+
+def end_together(rank: int, size: int) -> None:
+    """As `hvd.shutdown`: rank 0, whose task has the store, ends when no rank needs it any more."""
+    host, port = os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+    if rank == 0:
+        for peer in range(1, size):
+            wait_for(port, f"/ended/{peer}", host=host)
+    else:
+        with contextlib.suppress(ConnectionError):  # once it is stored, rank 0 may end, and the store with it
+            ask(port, "PUT", f"/ended/{rank}", host=host)
 
 
 def say(circle: str, met: list[str]) -> None:
