@@ -111,10 +111,9 @@ class Master:
         self._starts = StartMessages(job.record, framework, attempt)
         self._timer: asyncio.TimerHandle | None = None
         self._finish: act.Finish | None = None
-        same_host = allocator.capabilities.same_host
-        self._unconfirmed_ends = UnconfirmedEnds(app, self.feed, same_host=same_host)
+        self._unconfirmed_ends = UnconfirmedEnds(app, self.feed, same_host=allocator.capabilities.same_host)
         self._on_attached: Callable[[TaskId], None] = lambda task: None
-        self._in_setup: dict[TaskId, Live] = {}
+        self._in_setup: dict[TaskId, str] = {}  # task -> its container
         save_copy = allocator.store_metrics if allocator.stores_metrics else None
         now, late = job_clock.now, attempt > 1
         self.metrics = MetricsStore(app.state, now, job.folder.metrics, late=late, save_copy=save_copy)
@@ -134,8 +133,7 @@ class Master:
             self.executors.find_last_line,
             self.notifications.on_stalled,
         )
-        on_straggler = self.notifications.on_straggler
-        self._stragglers = StragglerWatch(app.state, self.metrics, self.feed, now, on_straggler)
+        self._stragglers = StragglerWatch(app.state, self.metrics, self.feed, now, self.notifications.on_straggler)
         journal = allocator.journal(job.folder.events(attempt), self.on_durable)
         self._barrier = DurabilityBarrier(self._perform_all, journal)
 
@@ -170,12 +168,16 @@ class Master:
     def build_report(self) -> JobReport:
         """Return the current report of the job."""
         record = self.job.record
+        setup = {
+            task: Live(preparing=self._allocator.find_start_failure(name) or build_container_setup(record, task.role))
+            for task, name in self._in_setup.items()
+        }
         context = ReportContext(
             folder=str(self.job.folder.path),
             user=record.user,
             submitted=record.submitted,
             job_file=record.job_file,
-            live={**self._in_setup, **self.executors.collect_live()},
+            live=setup | self.executors.collect_live(),
             find_progress=self.metrics.find_progress,
             find_resumption=self.metrics.find_resumption,
         )
@@ -347,7 +349,7 @@ class Master:
         part = build_task_part(
             self.job.record, self._framework, self._attempt, action, self._addresses.am, self._allocator.lease
         )
-        self._in_setup[action.task] = Live(preparing=build_container_setup(self.job.record, action.task.role))
+        self._in_setup[action.task] = action.container
         try:
             await self._allocator.launch(action.container, part, self._credentials.executors)
         except InfraError as error:

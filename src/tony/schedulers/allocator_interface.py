@@ -159,6 +159,10 @@ class ContainerAllocator(ABC):
         """Return the proxy of the job's page; None if the scheduler has no web proxy."""
         return None
 
+    def find_start_failure(self, container: str) -> str:
+        """Return why a granted container cannot start at the moment; empty if it can, or nothing says so."""
+        return ""
+
     @abstractmethod
     async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
         """Connect to the scheduler. From now on `sink` receives events, on the event loop.

@@ -401,6 +401,9 @@ class KubernetesAllocator(EnlistingAllocator):
         if is_known and pod.has_failed_to_start(asyncio.get_running_loop().time()):
             self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
 
+    def find_start_failure(self, container: str) -> str:
+        return pod.start_failure if (pod := self._table.pods.get(container)) else ""
+
     async def enlist(self, container: str, process: str) -> TaskLaunch:
         await self._recovered.wait()  # it may be in a pod that is adopted
         if pod := self._table.pods.get(container):
