@@ -9,6 +9,8 @@ import base64
 import hashlib
 import json
 import re
+import socket
+import sys
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from types import MappingProxyType
@@ -16,6 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.support.http_servers import LocalServer, QuietHandler
 
+#: The first byte of a client that uses TLS.
+_TLS_HANDSHAKE = b"\x16"
 _BLOB = re.compile(r"/v2/(?P<name>.+)/blobs/(?P<digest>sha256:[0-9a-f]{64})")
 _UPLOADS = re.compile(r"/v2/(?P<name>.+)/blobs/uploads/(?P<id>\d*)")
 _MANIFEST = re.compile(r"/v2/(?P<name>.+)/manifests/(?P<reference>[^/]+)")
@@ -47,6 +51,12 @@ class FakeRegistry(LocalServer):
 class _Handler(QuietHandler, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: FakeRegistry
+
+    def handle(self) -> None:
+        if self.connection.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE:  # clients use HTTP after such an answer
+            self.wfile.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+        else:
+            super().handle()
 
     def _handle(self) -> None:
         registry, path = self.server, urlsplit(self.path).path
@@ -157,3 +167,15 @@ def _digest(content: bytes) -> str:
 
 def _basic(user: str) -> str:
     return f"Basic {base64.b64encode(user.encode()).decode()}"
+
+
+def main() -> None:
+    """Serve until the standard input ends; print host and port first, and the requests at the end."""
+    with FakeRegistry() as registry:
+        print(registry.host_and_port, flush=True)
+        sys.stdin.read()
+        print(json.dumps(registry.requests))
+
+
+if __name__ == "__main__":
+    main()

@@ -27,28 +27,25 @@ _RESOLVER = f"nameserver {API_SERVER_IP}\n"
 #: A kubelet renews its lease four times as often: a lost node is noticed when it has not done so for 10 s.
 _LEASE_SECONDS = 8
 _CONTAINERD = """\
-version = 2
+version = 3
 root = "/run/containerd/root"
 state = "/run/containerd/state"
-disabled_plugins = [
-  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs",
-  "io.containerd.snapshotter.v1.devmapper", "io.containerd.tracing.processor.v1.otlp",
-  "io.containerd.internal.v1.tracing",
-]
+disabled_plugins = ["io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs"]
 [grpc]
 address = "/run/containerd/containerd.sock"
 [plugins."io.containerd.internal.v1.opt"]
 path = "/run/containerd/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "{pause}"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{pause}"
+[plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
 disable_apparmor = true
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{debian}/usr/lib/cni"
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["{debian}/usr/lib/cni"]
 conf_dir = "{cni}"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "{debian}/usr/sbin/runc"
 """
 

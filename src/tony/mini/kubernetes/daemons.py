@@ -64,7 +64,7 @@ def build_node_commands(places: KubernetesLayout, node: NodeLayout, software: So
     """Return daemon -> command, for the daemons of one node."""
     containerd, kubelet = node.daemons
     return {
-        containerd: [str(software.debian / "usr/bin/containerd"), f"--config={node.containerd_config}"],
+        containerd: [str(software.programs / "containerd"), f"--config={node.containerd_config}"],
         kubelet: [
             str(software.programs / "kubelet"),
             f"--kubeconfig={places.daemons_kubeconfig}",

@@ -133,5 +133,5 @@ class Software:
     @property
     def search_path(self) -> str:
         """PATH of the daemons: the programs, and those of the system."""
-        places = (self.programs, self.debian / "usr/bin", self.debian / "usr/sbin")
+        places = (self.programs, self.debian / "usr/sbin")
         return ":".join([*map(str, places), "/usr/sbin:/usr/bin:/sbin:/bin"])

@@ -1,6 +1,6 @@
 """The programs of a small Kubernetes: built once, and cached outside the state directory, as Hadoop's jars are.
 
-Kubernetes and etcd are compiled from Go modules, whose versions and checksums are in `go/`; containerd, runc and the
+Kubernetes, etcd and containerd are compiled from Go modules, whose versions and checksums are in `go/`; runc and the
 plug-ins for the network of pods are packages of Debian or Ubuntu, extracted but not installed.
 """
 
@@ -28,7 +28,10 @@ VERSION = "1.36.3"
 SOURCE = Path(__file__).parent / "go"
 PYTHON_IMAGE = f"tony.local/python:{sys.version_info[0]}.{sys.version_info[1]}"
 _PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
-_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
+_CONTAINERD_PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+#: Leave out what needs libraries in C, or is not used.
+_CONTAINERD_TAGS = "no_btrfs,no_zfs,no_devmapper,no_nri"
+_PACKAGES = ("runc", "containernetworking-plugins")
 #: Creates the namespaces of a cluster: the process that `--fork` starts is the first one in them.
 UNSHARE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 _BUILD_SECONDS = 3600.0
@@ -121,6 +124,9 @@ def _build(folder: Path, environment: Mapping[str, str]) -> None:
         _compile(software.programs / "kubernetes", ".", build_version_flags(), environment)
         for name in _PROGRAMS:
             (software.programs / name).symlink_to("kubernetes")
+        for name in _CONTAINERD_PROGRAMS:
+            package = f"github.com/containerd/containerd/v2/cmd/{name}"
+            _compile(software.programs / name, package, "", environment, _CONTAINERD_TAGS)
         _compile(partial / "pause", "./pause", "", environment)
         image.write_image(software.pause, PAUSE_IMAGE, {"/pause": partial / "pause"}, entrypoint=["/pause"])
         software.path.replace(folder)
@@ -132,13 +138,13 @@ def _extract_packages(software: Software, folder: Path, environment: Mapping[str
     _run_checked(["apt-get", "download", *_PACKAGES], environment, folder)
     for package in folder.glob("*.deb"):
         _run_checked(["dpkg-deb", "--extract", str(package), str(software.debian)], environment, folder)
-    for program in ("usr/bin/containerd", "usr/sbin/runc"):
-        _run_checked([str(software.debian / program), "--version"], environment, folder)
+    _run_checked([str(software.debian / "usr/sbin/runc"), "--version"], environment, folder)
 
 
-def _compile(program: Path, package: str, flags: str, environment: Mapping[str, str]) -> None:
-    options = ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(program)]
-    _run_checked(["go", "build", *options, package], {**environment, "CGO_ENABLED": "0", "GOWORK": "off"}, SOURCE)
+def _compile(program: Path, package: str, flags: str, environment: Mapping[str, str], tags: str = "") -> None:
+    options = ["-mod=readonly", "-buildvcs=false", "-trimpath", f"-tags={tags}", f"-ldflags=-s -w {flags}"]
+    command = ["go", "build", *options, "-o", str(program), package]
+    _run_checked(command, {**environment, "CGO_ENABLED": "0", "GOWORK": "off"}, SOURCE)
 
 
 def build_version_flags() -> str:
