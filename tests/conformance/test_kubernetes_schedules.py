@@ -35,7 +35,7 @@ from tony.retry import Backoff
 from tony.schedulers.job_store import event_log_replication, piece_log, previous_attempts, record_publisher
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
-from tony.schedulers.kubernetes import own_pod, pod_groups, pod_requests
+from tony.schedulers.kubernetes import am_pod, pod_groups, pod_requests
 from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 
 #: Seconds for one schedule: far more than any takes on a loaded machine.
@@ -50,7 +50,7 @@ FAST = Backoff(first=0.003, most=0.05, jitter=0.5)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses between attempts are short: what is tested is their order."""
     monkeypatch.setattr(am, "RpcServer", RecordedServer)
-    for module in (object_watch, own_pod, pod_groups, pod_requests, api_client, piece_log):
+    for module in (object_watch, am_pod, pod_groups, pod_requests, api_client, piece_log):
         monkeypatch.setattr(module, "_BACKOFF", FAST)
     for module in (event_log_replication, record_publisher):
         monkeypatch.setattr(module, "STORE_BACKOFF", FAST)
@@ -59,7 +59,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
         (piece_log, "_URGENT_SECONDS"),
         (previous_attempts, "_RETRY_SECONDS"),
         (record_publisher, "_FINISH_RETRY_SECONDS"),
-        (own_pod, "_INTERVAL_SECONDS"),
+        (am_pod, "_INTERVAL_SECONDS"),
         (unconfirmed_ends, "_PROOF_PAUSE_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.01)

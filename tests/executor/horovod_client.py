@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def end_together(rank: int, size: int) -> None:
-    """As `hvd.shutdown`: rank 0, whose task has the store, ends when no rank needs it any more."""
+    """As `hvd.shutdown`: rank 0, whose task has the store, ends once no rank needs it."""
     host, port = os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
     if rank == 0:
         for peer in range(1, size):

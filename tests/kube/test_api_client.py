@@ -173,5 +173,5 @@ def test_a_proxy_that_cannot_be_used_is_an_error_at_once(proxy: str) -> None:
         pytest.raises(UnreachableError, match=words) as caught,
     ):
         client.get(PODS, "a")
-    assert caught.value.is_lasting
+    assert caught.value.is_permanent
     assert "secret" not in str(caught.value)

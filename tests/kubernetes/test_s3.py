@@ -71,7 +71,7 @@ def test_a_history_in_s3(lab: KubernetesLab) -> None:
     with serve_s3(lab) as (variables, requests):
         job_file = lab.roles(PROGRAM)
         (job_file.parent / "data.bin").touch()
-        job = lab.detach(job_file, *build_options(record="s3://bucket/ann"))
+        job = lab.detach(job_file, *build_options(history="s3://bucket/ann"))
         lab.wait_wrote("up", "0")
         os.kill(lab.master_of(job), signal.SIGKILL)
         lab.wait_attempt(job, 2)

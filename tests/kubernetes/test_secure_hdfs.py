@@ -98,8 +98,8 @@ def test_tokens_are_renewed_while_jobs_run(lab: KubernetesLab, hdfs: SecureHdfs)
     following = lab.follow("submit", job, *lab.options)
     until(lambda: "/user/ann/tony/kubernetes/cache" in log.read_text(), "the large file is sent")
     until(lambda: [each for each in lab.jobs() if lab.is_released(each)], "the first job is submitted")
-    record = f'record = "{hdfs.uri}/user/ann/tony"\n'
-    detached = lab.detach(_write_job(lab, hdfs, "detached", f'files = ["{large}"]\n', record + _use_keytab(lab)))
+    history = f'history = "{hdfs.uri}/user/ann/tony"\n'
+    detached = lab.detach(_write_job(lab, hdfs, "detached", f'files = ["{large}"]\n', history + _use_keytab(lab)))
     lab.wait(detached, "running")
     os.kill(lab.master_of(detached), signal.SIGKILL)
 

@@ -100,7 +100,7 @@ class _Allocator(KubernetesAllocator):
     def stop(self) -> None:
         """End as a killed process does; requests on their way are carried out."""
         self._is_closing = True
-        for task in [*self._tasks, self._own_pod_watch, self._publisher._work]:
+        for task in [*self._tasks, self._am_pod_watch, self._publisher._work]:
             if task:
                 task.cancel()
         if self._watch:

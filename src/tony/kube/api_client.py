@@ -147,7 +147,7 @@ class ApiClient:
             except KubeApiError as error:
                 if is_sent and error.is_existing:
                     return self.get(resource, body["metadata"]["name"])
-                if not error.is_passing or time.monotonic() + pause > give_up_at:
+                if not error.is_transient or time.monotonic() + pause > give_up_at:
                     raise
             except AnswerLostError:
                 if time.monotonic() + pause > give_up_at:
@@ -265,12 +265,12 @@ class ApiClient:
                 wait = pause if error.retry_after is None else min(error.retry_after, _MAX_PAUSE_SECONDS)
                 # These say that nothing was done; after the other failures that may pass, it may have been.
                 is_undone = error.status == 429 or (error.is_conflict and method != "DELETE")
-                may_repeat = is_undone or (error.is_passing and not error.is_conflict and method in _REPEATABLE)
+                may_repeat = is_undone or (error.is_transient and not error.is_conflict and method in _REPEATABLE)
                 if not may_repeat or time.monotonic() + wait > give_up_at:
                     raise
             except UnreachableError as error:
                 wait = pause
-                if error.is_lasting or time.monotonic() + wait > give_up_at:
+                if error.is_permanent or time.monotonic() + wait > give_up_at:
                     raise
             except AnswerLostError:
                 wait = pause

@@ -19,7 +19,7 @@ class Denials:
     def __init__(self) -> None:
         self._first_at = self._last_at = float("-inf")
 
-    def are_lasting(self) -> bool:
+    def are_permanent(self) -> bool:
         """Note a denial; return True if requests have been denied for so long that this will not pass."""
         now = clock.monotonic()
         if now - self._last_at > _PASSED_SECONDS:

@@ -30,11 +30,11 @@ class UnreachableError(KubeError):
     """No connection could be made.
 
     Attributes:
-        is_lasting: another try would fail, too.
+        is_permanent: another try would fail, too.
     """
 
-    def __init__(self, message: str, *, is_lasting: bool = False) -> None:
-        self.is_lasting = is_lasting
+    def __init__(self, message: str, *, is_permanent: bool = False) -> None:
+        self.is_permanent = is_permanent
         super().__init__(message)
 
 
@@ -89,7 +89,7 @@ class KubeApiError(KubeError):
         return self.status == 401
 
     @property
-    def is_passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Return True if the same request may succeed later: the server is busy, or is starting."""
         return (
             self.status in (429, 500, 502, 503, 504)

@@ -244,7 +244,7 @@ class ApiConnections:
         except ValueError:  # of a port that is no number
             pass
         text = f"{self.label}: its proxy {url.rpartition('@')[2]} cannot be used: only http://HOST:PORT can"
-        raise UnreachableError(f"{text} (proxy-url of the kubeconfig file, or HTTPS_PROXY)", is_lasting=True)
+        raise UnreachableError(f"{text} (proxy-url of the kubeconfig file, or HTTPS_PROXY)", is_permanent=True)
 
     def _find_context(self, login: LoginCredentials) -> ssl.SSLContext:
         with self._lock:
@@ -258,15 +258,15 @@ class ApiConnections:
         where = self.label
         if isinstance(error, ssl.SSLCertVerificationError):
             text = f"{where}: its certificate is not trusted: {error.verify_message}"
-            return UnreachableError(text, is_lasting=True)
+            return UnreachableError(text, is_permanent=True)
         if self._access.proxy:
             proxy = self._parse_proxy()
             where = f"the proxy {proxy.hostname}:{proxy.port or _HTTP_PORT} of {where}"
         if isinstance(error, ConnectionRefusedError):
             return UnreachableError(f"{where} refuses connections: no process listens on that port")
         if isinstance(error, socket.gaierror):
-            is_lasting = error.errno == socket.EAI_NONAME
-            return UnreachableError(f"{where}: no such host ({error.strerror})", is_lasting=is_lasting)
+            is_permanent = error.errno == socket.EAI_NONAME
+            return UnreachableError(f"{where}: no such host ({error.strerror})", is_permanent=is_permanent)
         if isinstance(error, TimeoutError):
             return UnreachableError(f"{where} does not respond")
         if isinstance(error, ConnectionResetError | ssl.SSLEOFError):

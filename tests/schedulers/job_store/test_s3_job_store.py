@@ -173,7 +173,7 @@ def test_the_portal_knows_the_pieces(store: S3JobStore, s3: FakeS3) -> None:
 def test_a_server_that_ignores_conditions_is_refused(store: S3JobStore, s3: FakeS3) -> None:
     store.check()
     s3.ignores_conditions = True
-    with pytest.raises(StorageError, match=r'127\.0\.0\.1:\d+ ignores If-None-Match, .*record = "configmaps"'):
+    with pytest.raises(StorageError, match=r'127\.0\.0\.1:\d+ ignores If-None-Match, .*history = "configmaps"'):
         store.check()
     assert not s3.objects
 
@@ -190,4 +190,4 @@ def test_which_errors_last(store: S3JobStore, s3: FakeS3) -> None:
     s3.refusals["GET"] = (503, "SlowDown", "no", 2)
     with pytest.raises(S3UnavailableError) as unavailable:
         store.list()
-    assert (store.is_lasting(refused.value), store.is_lasting(unavailable.value)) == (True, False)
+    assert (store.is_permanent(refused.value), store.is_permanent(unavailable.value)) == (True, False)

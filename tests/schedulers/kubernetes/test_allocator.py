@@ -26,7 +26,7 @@ from tony.model.states import JobState
 from tony.schedulers.allocator_interface import AmAddresses, KnownContainer
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import build_labels
-from tony.schedulers.kubernetes import allocator, own_pod, pod_requests, pod_status
+from tony.schedulers.kubernetes import allocator, am_pod, pod_requests, pod_status
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
 from tony.schedulers.kubernetes.am_tokens import AmTokens
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary
@@ -98,7 +98,7 @@ class _Cluster:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_pod, "_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(am_pod, "_INTERVAL_SECONDS", 0.01)
 
 
 @asynccontextmanager

@@ -90,13 +90,13 @@ def test_a_history_that_cannot_be_written_fails_the_job(
     monkeypatch.setattr(am_container, "_CLAIM_SECONDS", 0.0)
     with ScriptedServer().serve() as server:
         cluster = Cluster(server, tmp_path)
-        cluster.settings |= {"record": "s3://bucket/ann"}
+        cluster.settings |= {"history": "s3://bucket/ann"}
         with pytest.raises(SystemExit) as caught:
             Pod(cluster, tmp_path, monkeypatch).start()
     assert caught.value.code == 42
     error = capsys.readouterr().err
     assert error.startswith(
-        "the job's history cannot be written in s3://bucket/ann (scheduler.kubernetes.record): there"
+        "the job's history cannot be written in s3://bucket/ann (scheduler.kubernetes.history): there"
     )
     assert error.endswith("credentials from the Secret scheduler.kubernetes.s3_secret\n")
 

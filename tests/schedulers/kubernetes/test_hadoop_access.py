@@ -116,7 +116,7 @@ def test_a_keytab_that_cannot_be_used(
     [
         {"file_systems": ["hdfs://nn"], "staging": "hdfs://nn/x"},
         {"staging": "hdfs://nn/x", "file_systems": []},
-        {"record": "hdfs://nn/x", "file_systems": []},
+        {"history": "hdfs://nn/x", "file_systems": []},
     ],
 )
 def test_without_a_hadoop_configuration(

@@ -25,7 +25,7 @@ from tests.schedulers.kubernetes.fake_staging import FakeStaging
 from tony.errors import ConfigError
 from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.kubernetes import job_files, shared_objects, staging_upload
+from tony.schedulers.kubernetes import job_files, shared_objects, staging_pod
 from tony.schedulers.kubernetes.launch_payload import build_piece_name
 from tony.schedulers.kubernetes.manifests import RELEASE, build_staging_pod
 from tony.schedulers.kubernetes.settings import read_settings
@@ -61,7 +61,7 @@ def staging(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -
     answer_request = cluster.server.answer
     cluster.server.answer = start
     with FakeStaging(tmp_path / "claim").serve() as found:
-        monkeypatch.setattr(staging_upload, "forward_port", found.connect)
+        monkeypatch.setattr(staging_pod, "forward_port", found.connect)
         yield found
 
 
@@ -163,7 +163,7 @@ def test_a_client_that_is_killed_while_it_sends_leaves_nothing(
     total = len(cluster.server.requests) - before
     with monkeypatch.context() as patch:
         patch.setattr("tony.schedulers.kubernetes.submitter._delete_job", lambda *_: None)
-        patch.setattr(staging_upload.StagingPod, "__exit__", lambda *_: None)
+        patch.setattr(staging_pod.StagingPod, "__exit__", lambda *_: None)
         for number in range(total):
             cluster.cut_after = number
             try:

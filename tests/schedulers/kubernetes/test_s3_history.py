@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.kubernetes.fake_cluster import JOBS, Cluster, build_job, submit
-from tests.schedulers.kubernetes.test_record_place import write_history
+from tests.schedulers.kubernetes.test_history_location import write_history
 from tests.support.fake_s3 import FakeS3
 from tony.errors import SchedulerError, TonyError
 from tony.model.state_directory import Home
@@ -20,10 +20,10 @@ from tony.portal.histories.history_locations import open_location
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.job_store.job_store import JobStore
 from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.history_location import open_own_history
+from tony.schedulers.kubernetes.history_setting import HISTORY_ANNOTATION
 from tony.schedulers.kubernetes.manifests import build_job as build_job_object
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
-from tony.schedulers.kubernetes.record_place import open_own_record
-from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 
@@ -32,7 +32,7 @@ ADDRESS = "s3://bucket/ann"
 
 @pytest.fixture
 def cluster(cluster: Cluster, s3: FakeS3, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    cluster.settings |= {"record": f"{ADDRESS}/", "s3_secret": "s3-keys"}
+    cluster.settings |= {"history": f"{ADDRESS}/", "s3_secret": "s3-keys"}
     monkeypatch.setenv("KUBECONFIG", cluster.settings["kubeconfig"])
     return cluster
 
@@ -49,7 +49,7 @@ def store(cluster: Cluster, job: PreparedJob) -> Iterator[JobStore]:
     submit(job)
     settings, _ = read_settings(job.record.spec.scheduler_settings)
     client = create_client(settings)
-    with closing(open_own_record(client, job.record.job_id, "uid", settings.record_address)) as opened:
+    with closing(open_own_history(client, job.record.job_id, "uid", settings.history_address)) as opened:
         yield opened
 
 
@@ -59,9 +59,9 @@ def fetch(job: PreparedJob, home: Home) -> None:
 
 @pytest.mark.parametrize("text", ["s3://bucket", "s3://bucket/a b", "s3://bucket/../x", "s3:bucket/x"])
 def test_invalid_settings(job: PreparedJob, text: str) -> None:
-    settings, _ = read_settings({**job.record.spec.scheduler_settings, "record": text})
+    settings, _ = read_settings({**job.record.spec.scheduler_settings, "history": text})
     (problem,) = find_pod_problems(job.record.spec, settings)
-    assert problem.key == "scheduler.kubernetes.record"
+    assert problem.key == "scheduler.kubernetes.history"
     assert problem.message.startswith('expected "s3://BUCKET/FOLDER"')
 
 
@@ -77,7 +77,7 @@ def test_the_history_is_in_s3_and_what_leads_to_the_job_in_the_namespace(
     cluster: Cluster, job: PreparedJob, store: JobStore, s3: FakeS3
 ) -> None:
     name = job.record.job_id
-    assert cluster.api.objects[JOBS, name]["metadata"]["annotations"][RECORD_ANNOTATION] == ADDRESS
+    assert cluster.api.objects[JOBS, name]["metadata"]["annotations"][HISTORY_ANNOTATION] == ADDRESS
     assert not s3.objects  # what the submission tried is gone
     write_history(job, store)
     names = {"events.1.jsonl.000000", "job.json", "output.1.1.jsonl"}
@@ -104,7 +104,7 @@ def test_a_job_does_not_choose_where_its_readers_authenticate(
     cluster: Cluster, job: PreparedJob, store: JobStore, s3: FakeS3, tmp_path: Path
 ) -> None:
     """Anyone who may write Jobs can have written the address: it is of a bucket in the reader's own server."""
-    annotation = {RECORD_ANNOTATION: "s3://evil.example.com/x"}
+    annotation = {HISTORY_ANNOTATION: "s3://evil.example.com/x"}
     cluster.api.update(JOBS, job.record.job_id, {"metadata": {"annotations": annotation}})
     s3.requests.clear()
     fetch(job, Home(tmp_path / "other"))
@@ -138,7 +138,7 @@ def test_the_portal_shows_it_with_the_others(job: PreparedJob, store: JobStore, 
 def test_a_submission_without_credentials(job: PreparedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     (problem,) = KubernetesSubmitter(job.home).check(job.record.spec)
-    assert (problem.key, problem.value) == ("scheduler.kubernetes.record", ADDRESS)
+    assert (problem.key, problem.value) == ("scheduler.kubernetes.history", ADDRESS)
     assert "AWS_SECRET_ACCESS_KEY not set. Set these variables." in problem.message
 
 
@@ -155,7 +155,7 @@ def test_a_place_that_cannot_be_used_is_found_at_submission(
 ) -> None:
     s3.ignores_conditions = fault == "conditions"
     s3.refusals[fault] = (403, "AccessDenied", "no", 1)
-    prefix = rf"the job's history cannot be kept in {ADDRESS} \(scheduler\.kubernetes\.record\): "
+    prefix = rf"the job's history cannot be kept in {ADDRESS} \(scheduler\.kubernetes\.history\): "
     with pytest.raises(SchedulerError, match=prefix + ".*" + expected):
         submit(job)
     assert not cluster.list_left()

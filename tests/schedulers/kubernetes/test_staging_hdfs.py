@@ -24,7 +24,7 @@ from tests.schedulers.kubernetes.test_job_files import LARGE, SMALL, find_digest
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.kube.errors import UnreachableError
 from tony.schedulers.client_interface import PreparedJob
-from tony.schedulers.kubernetes import hadoop_access, object_provision
+from tony.schedulers.kubernetes import hadoop_access, object_upload
 from tony.schedulers.kubernetes.executor_container import KubernetesExecutorContainer
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess
 from tony.storage.hdfs.cluster_cache import DAY, MARKER
@@ -83,7 +83,7 @@ def test_a_submission_that_sends_for_long_keeps_its_job(
 ) -> None:
     """It has no pod that shows that it is under way, so it notes it in its Job."""
     now = [0.0]
-    monkeypatch.setattr(object_provision, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(object_upload, "time", SimpleNamespace(monotonic=lambda: now[0]))
     sent: list[str] = []
 
     def pass_time(path: str) -> None:
@@ -105,12 +105,12 @@ def test_a_note_that_fails_ends_no_submission_before_its_job_is_in_danger(
 ) -> None:
     """An API server that is replaced is away for a minute; what was sent until then is not sent again."""
     now = [0.0]
-    monkeypatch.setattr(object_provision, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(object_upload, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def refuse(*_: object) -> None:
         raise UnreachableError("the API server does not respond")
 
-    monkeypatch.setattr(object_provision, "note_alive", refuse)
+    monkeypatch.setattr(object_upload, "note_alive", refuse)
     hdfs.before("RENAME", lambda _: now.__setitem__(0, now[0] + 300))
     submit(stage(job, LARGE, LARGE + b"x"))
     with pytest.raises(UnreachableError):

@@ -131,11 +131,11 @@ class ConfigMapJobStore(JobStore):
     def is_taken_over(self, name: str) -> bool:
         return build_closed_name(name) in self.list()
 
-    def is_lasting(self, error: InfraError) -> bool:
+    def is_permanent(self, error: InfraError) -> bool:
         if isinstance(error, KubeApiError):
             if error.is_denied:
-                return self._denials.are_lasting()
-            return not error.is_passing and not error.is_unauthorized  # a token is replaced before it expires
+                return self._denials.are_permanent()
+            return not error.is_transient and not error.is_unauthorized  # a token is replaced before it expires
         return isinstance(error, StorageError)
 
     def close(self) -> None:

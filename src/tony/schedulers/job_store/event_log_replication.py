@@ -93,7 +93,7 @@ class ReplicatedJournal(Journal):
                 while self._durable < self._size and not self._log.error:
                     self._pass_new_bytes()
                     self._log.hurry()
-                    if self._log.trouble and self._store.is_lasting(self._log.trouble):
+                    if self._log.trouble and self._store.is_permanent(self._log.trouble):
                         await asyncio.sleep(_HOPELESS_SECONDS)
                         break
                     await asyncio.sleep(0.02)

@@ -140,7 +140,7 @@ class HdfsJobStore(JobStore):
     def is_taken_over(self, name: str) -> bool:
         return self.find(build_closed_name(name)) is not None
 
-    def is_lasting(self, error: InfraError) -> bool:
+    def is_permanent(self, error: InfraError) -> bool:
         return isinstance(error, _LASTING)
 
     def close(self) -> None:

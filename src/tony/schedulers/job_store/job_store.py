@@ -140,7 +140,7 @@ class JobStore(ABC):
         """
 
     @abstractmethod
-    def is_lasting(self, error: InfraError) -> bool:
+    def is_permanent(self, error: InfraError) -> bool:
         """Return True if an error will hardly go away soon."""
 
     @abstractmethod

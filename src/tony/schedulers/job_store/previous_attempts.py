@@ -83,7 +83,7 @@ class PreviousAttempts:
             except AttemptSupersededError:
                 raise
             except InfraError as error:
-                if self._store.is_lasting(error):
+                if self._store.is_permanent(error):
                     raise
                 if clock.monotonic() + _RETRY_SECONDS > self._give_up:
                     raise AttemptSupersededError(

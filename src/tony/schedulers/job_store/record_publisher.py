@@ -202,7 +202,7 @@ class RecordPublisher:
             try:
                 step()
             except InfraError as error:
-                if self._store.is_lasting(error) or clock.monotonic() + _FINISH_RETRY_SECONDS > deadline:
+                if self._store.is_permanent(error) or clock.monotonic() + _FINISH_RETRY_SECONDS > deadline:
                     raise
                 time.sleep(_FINISH_RETRY_SECONDS)
             else:

@@ -68,7 +68,7 @@ class S3JobStore(JobStore):
         if is_ignored:
             text = f"{self._bucket.host} ignores If-None-Match, so an application master that was replaced could still "
             text += "write the event log. Amazon S3, MinIO and Ceph know it: update the server, or keep the history "
-            raise StorageError(f'{text}in the namespace (record = "configmaps") or in HDFS')
+            raise StorageError(f'{text}in the namespace (history = "configmaps") or in HDFS')
 
     def list(self) -> Mapping[str, StoredFile]:
         found: dict[str, StoredFile] = {}
@@ -145,7 +145,7 @@ class S3JobStore(JobStore):
                 return number
             self._tried = 0
 
-    def is_lasting(self, error: InfraError) -> bool:
+    def is_permanent(self, error: InfraError) -> bool:
         return isinstance(error, StorageError)
 
     def close(self) -> None:

@@ -63,8 +63,8 @@ class SplitJobStore(JobStore):
     def claim_attempt(self, build_log_name: Callable[[int], str]) -> int:
         return self._history.claim_attempt(build_log_name)
 
-    def is_lasting(self, error: InfraError) -> bool:
-        return self._contacts.is_lasting(error) or self._history.is_lasting(error)
+    def is_permanent(self, error: InfraError) -> bool:
+        return self._contacts.is_permanent(error) or self._history.is_permanent(error)
 
     def close(self) -> None:
         self._contacts.close()

@@ -1,11 +1,11 @@
 """The scheduler `kubernetes`: an AM in a Job of one pod, and a pod for each task. See docs/decisions/0023.
 
-client       submitter, job_checks, access_rules, job_files, object_provision, port_forward, job_end
-AM           am_container, allocator: its pods; own_pod: whether it is the current one; gangs, pod_groups, kueue
+client       submitter, job_checks, access_rules, job_files, object_upload, port_forward, job_end
+AM           am_container, allocator: its pods; am_pod: whether it is the current one; gangs, pod_groups, kueue
 executor     executor_container
 all of them  settings, launch_payload; pod_status: what the status of a pod says
 objects      manifests, of pod_settings, pod_template, pod_volumes, pod_command
-large files  staging_place and staging_*, *_provision: a place of each kind, and what the client does there
-HDFS         hadoop_access, job_tokens, am_tokens; record_place: histories
+large files  staging_location and staging_*, *_upload: a location of each kind, and how the client sends to it
+HDFS         hadoop_access, job_tokens, am_tokens; history_location: histories
 portal       namespace_store
 """

@@ -33,6 +33,7 @@ from tony.schedulers.job_store.output_store import MAX_OUTPUT_BYTES, OutputStore
 from tony.schedulers.job_store.previous_attempts import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.kubernetes import pod_status
+from tony.schedulers.kubernetes.am_pod import AmPod
 from tony.schedulers.kubernetes.am_tokens import load_tokens
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.excluded_nodes import ExcludedNodes
@@ -46,7 +47,6 @@ from tony.schedulers.kubernetes.manifests import (
     build_task_pod,
     find_am_address,
 )
-from tony.schedulers.kubernetes.own_pod import OwnPod
 from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 from tony.schedulers.kubernetes.pod_groups import PodGroupRequests
 from tony.schedulers.kubernetes.pod_requests import PodRequests
@@ -102,8 +102,8 @@ class KubernetesAllocator(EnlistingAllocator):
         self._settings, _ = read_settings(job.record.spec.scheduler_settings)
         self._client = client
         self._labels = {JOB_LABEL: job.record.job_id, PART_LABEL: TASK_PART}
-        self._own_pod = OwnPod(client, job.record.job_id, pod, _CURRENT_SHARE * self.overlap)
-        self._requests = PodRequests(client, self._labels, self._own_pod, store.is_lasting, self._note_queued)
+        self._am_pod = AmPod(client, job.record.job_id, pod, _CURRENT_SHARE * self.overlap)
+        self._requests = PodRequests(client, self._labels, self._am_pod, store.is_permanent, self._note_queued)
         self._store, self._output, self.attempt = store, OutputStore(store, attempt), attempt
         record, executors = payload.record, payload.credentials.executors
         self._publisher = RecordPublisher(store, record, executors, job.folder, job.folder.am_log)
@@ -113,7 +113,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._lost: dict[str, TaskPod] = {}  # replaced without a proof of their end
         self._gangs = GangTable(job.record.spec, f"{job.record.job_id}-g{attempt}", self._settings)
         self._pod_groups = PodGroupRequests(
-            client, job.record.job_id, payload.owner, self._own_pod, is_required=self._settings.gang == "native"
+            client, job.record.job_id, payload.owner, self._am_pod, is_required=self._settings.gang == "native"
         )
         self._queued = ""
         self._queue_watch = QueueWatch(client, self._settings.queue, self._table, self._note_pending)
@@ -123,7 +123,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._am_address = ""
         self._reviewing: asyncio.TimerHandle | None = None
         self._watch: ObjectWatch | None = None
-        self._own_pod_watch: asyncio.Task[None] | None = None
+        self._am_pod_watch: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self._changed, self._recovered = asyncio.Event(), asyncio.Event()
@@ -141,7 +141,7 @@ class KubernetesAllocator(EnlistingAllocator):
         return "::" if ":" in self._host else "0.0.0.0"  # port-forward arrives at the loopback address
 
     async def on_signal(self, number: int) -> SignalEffect:
-        return await self._own_pod.find_effect()
+        return await self._am_pod.find_effect()
 
     def exit_code(self, report: JobReport) -> int:
         return 0 if report.state is JobState.SUCCEEDED else FAILED_EXIT_CODE
@@ -168,17 +168,17 @@ class KubernetesAllocator(EnlistingAllocator):
     # --- the session --------------------------------------------------------------------------------------------------
 
     async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
-        if self._own_pod_watch:
+        if self._am_pod_watch:
             return
         self._sink, self._am_address = sink, addresses.am
         listens = {"pid": 0, "host": self._host, "attempt": self.attempt, "address": addresses.am}
         self._publisher.start({**listens, "dialed_by": self.dialed_by} if addresses.am else None)
-        self._own_pod_watch = asyncio.get_running_loop().create_task(self._own_pod.watch())
+        self._am_pod_watch = asyncio.get_running_loop().create_task(self._am_pod.watch())
         if self._tokens:
             self._tokens.start()
 
     async def watch(self) -> None:
-        left = asyncio.ensure_future(self._own_pod.is_left.wait())
+        left = asyncio.ensure_future(self._am_pod.is_left.wait())
         lost = self._journal.lost if self._journal else asyncio.get_running_loop().create_future()
         await asyncio.wait({asyncio.ensure_future(lost), left}, return_when=asyncio.FIRST_COMPLETED)
         if not lost.done():
@@ -186,7 +186,7 @@ class KubernetesAllocator(EnlistingAllocator):
         lost.result()
 
     def is_current_attempt(self) -> bool:
-        return self._own_pod.is_current
+        return self._am_pod.is_current
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         for each in known:
@@ -477,14 +477,14 @@ class KubernetesAllocator(EnlistingAllocator):
         if self._watch:
             self._watch.stop()
         self._queue_watch.stop()
-        if self._own_pod_watch:
-            self._own_pod_watch.cancel()
+        if self._am_pod_watch:
+            self._am_pod_watch.cancel()
 
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)
         if self.exit_code(report):
             kill = report.failure if report.state is JobState.KILLED else None
-            await self._own_pod.fail_job(kill.reason if kill else "")
+            await self._am_pod.fail_job(kill.reason if kill else "")
         if self._tokens:
             await self._tokens.cancel()
 

@@ -24,13 +24,13 @@ from tony.schedulers.container_interface import AmContainer, JobLaunch
 from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules, format_role_command
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
+from tony.schedulers.kubernetes.am_pod import forbid_replacement, is_pod_deleted
 from tony.schedulers.kubernetes.executor_container import get_variable, read_secret
+from tony.schedulers.kubernetes.history_location import open_own_history
+from tony.schedulers.kubernetes.history_setting import is_in_s3
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import MAX_AM_ATTEMPTS
-from tony.schedulers.kubernetes.own_pod import forbid_replacement, is_pod_deleted
 from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
-from tony.schedulers.kubernetes.record_place import open_own_record
-from tony.schedulers.kubernetes.record_setting import is_in_s3
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Seconds for which the API server may be unavailable at the start.
@@ -53,9 +53,9 @@ class KubernetesAmContainer(AmContainer):
         self._pod, self._host = get_variable(POD_NAME), get_variable(POD_IP)
         self._client = ApiClient(load_service_account(os.environ), give_up_seconds=0)  # its callers repeat requests
         settings, _ = read_settings(self._payload.record.spec.scheduler_settings)
-        self._record_address = settings.record_address
-        self._store = open_own_record(
-            self._client, self._payload.record.job_id, self._payload.owner, self._record_address
+        self._history_address = settings.history_address
+        self._store = open_own_history(
+            self._client, self._payload.record.job_id, self._payload.owner, self._history_address
         )
         self._attempt = 0
 
@@ -74,7 +74,7 @@ class KubernetesAmContainer(AmContainer):
         for pause in _BACKOFF:
             with contextlib.suppress(KubeError):  # the claim waits for the API server
                 missing = find_missing_rules(self._client, AM_RULES)
-            if not missing or denials.are_lasting():
+            if not missing or denials.are_permanent():
                 break
             time.sleep(pause)
         if missing:
@@ -97,8 +97,8 @@ class KubernetesAmContainer(AmContainer):
             except InfraError as error:
                 is_last = clock.monotonic() + pause > give_up_at
                 # A NameNode that has just become active may refuse a token for a moment.
-                if self._store.is_lasting(error) and (is_last or isinstance(error, KubeApiError)):
-                    self._fail_job(_explain_refusal(error, self._record_address))
+                if self._store.is_permanent(error) and (is_last or isinstance(error, KubeApiError)):
+                    self._fail_job(_explain_refusal(error, self._history_address))
                 if is_last:
                     raise
             time.sleep(pause)
@@ -132,12 +132,12 @@ class KubernetesAmContainer(AmContainer):
         return KubernetesAllocator(job, self._payload, self._pod, self._host, self._client, self._store, self._attempt)
 
 
-def _explain_refusal(error: InfraError, record_address: str) -> str:
+def _explain_refusal(error: InfraError, history_address: str) -> str:
     """Return why the job's history cannot be written."""
     if isinstance(error, KubeApiError):
         return f"{error}: the service account of the application master needs its Role"
-    place = f" in {record_address} (scheduler.kubernetes.record)" if record_address else ""
-    text = f"the job's history cannot be written{place}: {error}"
-    if is_in_s3(record_address):
+    location = f" in {history_address} (scheduler.kubernetes.history)" if history_address else ""
+    text = f"the job's history cannot be written{location}: {error}"
+    if is_in_s3(history_address):
         text += ". The application master has credentials from the Secret scheduler.kubernetes.s3_secret"
     return text

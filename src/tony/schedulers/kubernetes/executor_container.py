@@ -29,7 +29,7 @@ from tony.schedulers.kubernetes.launch_payload import (
     build_piece_name,
     decode_payload,
 )
-from tony.schedulers.kubernetes.staging_place import ObjectMissingError, StagingPlace
+from tony.schedulers.kubernetes.staging_location import ObjectMissingError, StagingLocation
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 
 _CHUNK_BYTES = 1 << 20
@@ -61,22 +61,22 @@ class KubernetesExecutorContainer(EnlistingContainer):
 
             fetch_in_place(item, self.shared / item.digest)
             return self.shared / item.digest
-        place = _MountedPieces() if _list_pieces(item.digest) else parse_staging(os.environ[STAGING_SETTING])
-        assert place is not None
+        location = _MountedPieces() if _list_pieces(item.digest) else parse_staging(os.environ[STAGING_SETTING])
+        assert location is not None
         whole, digest = self.shared / item.digest, hashlib.sha256()
         try:
             with whole.open("wb") as file:
-                for data in place.read(item.digest, item.size):
+                for data in location.read(item.digest, item.size):
                     digest.update(data)
                     file.write(data)
         except ObjectMissingError as error:
-            text = f"{item.name} was removed from {place.describe(item.digest)} ({error})"
-            raise StorageError(f"{text}. {place.find_remedy(item.digest)}") from error
+            text = f"{item.name} was removed from {location.describe(item.digest)} ({error})"
+            raise StorageError(f"{text}. {location.find_remedy(item.digest)}") from error
         except InfraError as error:
-            raise StorageError(f"{item.name} cannot be read from {place.describe(item.digest)}: {error}") from error
+            raise StorageError(f"{item.name} cannot be read from {location.describe(item.digest)}: {error}") from error
         if digest.hexdigest() != item.digest:
-            text = f"{item.name} was changed in {place.describe(item.digest)}"
-            raise StorageError(f"{text}. {place.find_remedy(item.digest)}")
+            text = f"{item.name} was changed in {location.describe(item.digest)}"
+            raise StorageError(f"{text}. {location.find_remedy(item.digest)}")
         return whole
 
     def variables(self) -> Mapping[str, str]:
@@ -90,7 +90,7 @@ class KubernetesExecutorContainer(EnlistingContainer):
         return {**dict(list_variables()), **own}
 
 
-class _MountedPieces(StagingPlace):
+class _MountedPieces(StagingLocation):
     """Objects in ConfigMaps, which the kubelet has mounted."""
 
     def __str__(self) -> str:

@@ -47,12 +47,13 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
     if problem := find_account_problem(client, settings.service_account, rules):
         return [problem]
     roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
-    places = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
-    place = settings.staging_place
-    places |= {"scheduler.kubernetes.staging": {"/staging": f"pvc:{place.claim}"}} if place and place.claim else {}
+    others = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
+    location = settings.staging_location
+    if location and location.claim:
+        others["scheduler.kubernetes.staging"] = {"/staging": f"pvc:{location.claim}"}
     secret = settings.s3_secret
-    places |= {"scheduler.kubernetes.s3_secret": {"/s3": f"secret:{secret}"}} if secret else {}
-    if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **places}):
+    others |= {"scheduler.kubernetes.s3_secret": {"/s3": f"secret:{secret}"}} if secret else {}
+    if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **others}):
         return absent
     record = _build_trial_record(spec)
     job = build_job(record, settings, NO_RUNTIME)
@@ -65,11 +66,11 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
         try:
             client.create(resource, body, dry_run=True)
         except KubeApiError as error:
-            if "exceeded quota" in error.text or (error.is_passing and _WEBHOOK not in error.text):  # it waits
+            if "exceeded quota" in error.text or (error.is_transient and _WEBHOOK not in error.text):  # it waits
                 continue
-            if place and place.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
-                text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another place"
-                return [Problem(key="scheduler.kubernetes.staging", value=str(place), message=text)]
+            if location and location.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
+                text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another location"
+                return [Problem(key="scheduler.kubernetes.staging", value=str(location), message=text)]
             refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
     return [*refused.values()]
 
@@ -82,7 +83,7 @@ def find_pod_refusal(client: ApiClient, job: Object) -> str:
     try:
         client.create(PODS, _build_trial_am_pod(job), dry_run=True)
     except KubeApiError as error:
-        is_unrelated = error.is_denied or (error.is_passing and _WEBHOOK not in error.text)
+        is_unrelated = error.is_denied or (error.is_transient and _WEBHOOK not in error.text)
         return "" if is_unrelated else error.text
     except KubeError:
         return ""
@@ -144,7 +145,7 @@ def build_trial_pod(record: JobRecord, role: str, settings: KubernetesSettings) 
         owner=_UNKNOWN_UID,
         memory=record.spec.effective_roles[role].resources.memory,
     )
-    place = settings.staging_place
-    if place and place.trial_image:
-        mount_image(pod["spec"], NO_RUNTIME[0], place.trial_image)
+    location = settings.staging_location
+    if location and location.trial_image:
+        mount_image(pod["spec"], NO_RUNTIME[0], location.trial_image)
     return pod

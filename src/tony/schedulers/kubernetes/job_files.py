@@ -1,4 +1,4 @@
-"""Where the files of a job go: to ConfigMaps what the API takes, to the place of `staging` what is larger."""
+"""Where the files of a job go: to ConfigMaps what the API takes, to the location of `staging` what is larger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tony.kube.errors import KubeError
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes.cancellation import Cancellation
-from tony.schedulers.kubernetes.object_provision import ObjectProvision, provide_objects
+from tony.schedulers.kubernetes.object_upload import ObjectUpload, upload_objects
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.shared_objects import (
     MAX_STAGED_BYTES,
@@ -22,7 +22,7 @@ from tony.schedulers.kubernetes.shared_objects import (
     count_pieces,
     find_large_objects,
 )
-from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_location import StagingLocation
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.units import format_bytes
 
@@ -37,18 +37,18 @@ class JobFiles:
     Attributes:
         runtime: the archive of tony itself.
         paths: digest -> a local file with the object, that archive included.
-        large: digests of the objects that go to the place.
-        place: None if none does.
+        large: digests of the objects that go to the location.
+        location: None if none does.
     """
 
     runtime: Stored
     paths: Mapping[str, Path]
     large: Collection[str]
-    place: StagingPlace | None
+    location: StagingLocation | None
 
     @property
     def pieces(self) -> Mapping[str, int]:
-        """Digest -> number of ConfigMaps of each object; 0: it is in the place of `staging`."""
+        """Digest -> number of ConfigMaps of each object; 0: it is in the location of `staging`."""
         return {
             digest: 0 if digest in self.large else count_pieces(path.stat().st_size)
             for digest, path in self.paths.items()
@@ -74,7 +74,7 @@ class JobFiles:
             stop: set to stop it.
 
         Raises:
-            SchedulerError: the API server refuses or cannot be reached, or the place cannot be written;
+            SchedulerError: the API server refuses or cannot be reached, or the location cannot be written;
                 or it was stopped.
         """
         shared = SharedObjects(client, parse_time(created["metadata"]["creationTimestamp"]))
@@ -82,7 +82,7 @@ class JobFiles:
             stop.check()
             if digest not in self.large:
                 shared.upload(digest, path)
-        provision = ObjectProvision(
+        upload = ObjectUpload(
             paths={digest: self.paths[digest] for digest in self.large},
             client=client,
             shared=shared,
@@ -94,7 +94,7 @@ class JobFiles:
             stop=stop,
             on_notice=job.on_notice,
         )
-        with provide_objects(self.place, provision) if self.place else contextlib.nullcontext({}) as images:
+        with upload_objects(self.location, upload) if self.location else contextlib.nullcontext({}) as images:
             with contextlib.suppress(KubeError):  # the next submission does it
                 shared.delete_unused()
             yield images
@@ -104,19 +104,19 @@ def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: Kuber
     """Return where the files of a job go.
 
     Raises:
-        ConfigError: they are too large for the API, and no place is set.
+        ConfigError: they are too large for the API, and no location is set.
     """
     roles = record.staged.roles.values()
     items = {item.digest: item for role in roles for item in role.items if not item.in_place}
     paths = {digest: cache.find_object(digest) for digest in (runtime.digest, *items)}
     sizes = {digest: item.size for digest, item in items.items()}
     large = find_large_objects(sizes, runtime.size)
-    place = settings.staging_place if large else None
-    if large and not place:
+    location = settings.staging_location if large else None
+    if large and not location:
         parts = [f"{items[digest].name} {format_bytes(size)}" for digest, size in sizes.items()]
         total = format_bytes(sum(sizes.values()) + runtime.size)
         text = f"the job's files have {total} ({', '.join([*parts, f'tony {format_bytes(runtime.size)}'])}); "
         text += f"the API of the cluster takes {format_bytes(MAX_STAGED_BYTES)}. Set scheduler.kubernetes.staging to a "
-        text += 'place for them, such as "pvc:CLAIM", leave files out (.tonyignore), or use an image with them.'
+        text += 'location for them, such as "pvc:CLAIM", leave files out (.tonyignore), or use an image with them.'
         raise ConfigError([Problem(key="source", message=text)])
-    return JobFiles(runtime=runtime, paths=paths, large=large, place=place)
+    return JobFiles(runtime=runtime, paths=paths, large=large, location=location)

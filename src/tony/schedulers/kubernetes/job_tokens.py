@@ -19,7 +19,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.state_directory import Home
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary, collect_settings
-from tony.schedulers.kubernetes.record_place import is_known
+from tony.schedulers.kubernetes.history_location import is_known
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.storage.hdfs.delegation_tokens import collect_job_credentials
 from tony.storage.hdfs.hdfs_clients import HdfsClients, find_hdfs

@@ -55,7 +55,7 @@ class AmPayload:
 
     Attributes:
         runtime: digest of the archive of tony itself.
-        objects: digest -> the number of pieces in which the object is stored; 0: it is in the place of `staging`.
+        objects: digest -> the number of pieces in which the object is stored; 0: it is in the location of `staging`.
         owner: uid of the Job object.
         images: digest -> the image with an object, by its digest, of those that are in a registry.
     """

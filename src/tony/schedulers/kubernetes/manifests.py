@@ -18,6 +18,7 @@ from tony.model.job_spec import MIB, Resources
 from tony.model.staged_files import StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.job_store.job_objects import build_labels, build_owner
+from tony.schedulers.kubernetes.history_setting import HISTORY_ANNOTATION, is_in_s3
 from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
     AM_MODULE,
@@ -42,7 +43,6 @@ from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE, build_pod_c
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
-from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION, is_in_s3
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.shared_objects import OBJECTS_ANNOTATION, format_digests
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
@@ -94,7 +94,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     pod["tolerations"] = [*_LOST_NODE_TOLERATIONS, *own.tolerations]
     pod["automountServiceAccountToken"] = True
     _add_secrets(pod, record, settings, "am")
-    if is_in_s3(settings.record_address):
+    if is_in_s3(settings.history_address):
         _add_s3_variables(pod, settings)
     if settings.token_renewer:
         _add_secret(pod, "keytab", settings.token_renewer, KEYTAB)
@@ -103,8 +103,8 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
         container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
     labels = build_labels(record.job_id, AM_PART)
     notes = {"tony.dev/name": record.spec.name, OBJECTS_ANNOTATION: format_digests(objects)}
-    if settings.record_address:
-        notes[RECORD_ANNOTATION] = settings.record_address
+    if settings.history_address:
+        notes[HISTORY_ANNOTATION] = settings.history_address
     template: Object = {"metadata": {"labels": dict(labels)}, "spec": pod}
     merge_template(template, own.template)
     return {
@@ -144,7 +144,7 @@ def build_task_pod(
     """Return the pod of a task of a role.
 
     Args:
-        pieces: digest -> number of pieces of each staged object of the job; 0: it is in the place of `staging`.
+        pieces: digest -> number of pieces of each staged object of the job; 0: it is in the location of `staging`.
         owner: uid of the Job.
         memory: bytes, of the program.
         excluded: nodes that it runs on only if no other node has room.
@@ -156,11 +156,11 @@ def build_task_pod(
     stored = [item.digest for item in staged.items if not item.in_place]
     objects = {runtime[0]: runtime[1], **{digest: pieces[digest] for digest in stored}}
     resources = replace(own.resources, memory=memory + _EXECUTOR_MEMORY)
-    place = settings.staging_place if 0 in objects.values() else None
-    pod = _build_pod_spec(record, settings, _add_claim(pods, place.claim if place else ""), resources, objects)
+    location = settings.staging_location if 0 in objects.values() else None
+    pod = _build_pod_spec(record, settings, _add_claim(pods, location.claim if location else ""), resources, objects)
     container = pod["containers"][0]
-    if place:
-        container["env"].append({"name": STAGING_SETTING, "value": str(place)})
+    if location:
+        container["env"].append({"name": STAGING_SETTING, "value": str(location)})
     for digest in stored:
         if digest in images:
             mount_image(pod, digest, images[digest])
@@ -171,7 +171,7 @@ def build_task_pod(
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})
     pod["automountServiceAccountToken"] = False
     _add_secrets(pod, record, settings, "x")
-    if isinstance(place, StagingS3):
+    if isinstance(location, StagingS3):
         _add_s3_variables(pod, settings)
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
     if affinity := _build_affinity(pods, labels, excluded, is_spread=own.spread):

@@ -23,8 +23,8 @@ from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local
 from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.split_job_store import SplitJobStore
 from tony.schedulers.kubernetes.cluster_clients import create_client
+from tony.schedulers.kubernetes.history_location import HistoryReader, find_history
 from tony.schedulers.kubernetes.incomplete_jobs import is_incomplete
-from tony.schedulers.kubernetes.record_place import HistoryReader, find_record
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.storage.stores.store_interface import PIECE, FileStore, Item
 
@@ -114,7 +114,7 @@ class NamespaceStore(FileStore):
     def _open(self, job: str) -> Iterator[JobStore]:
         contacts = ConfigMapJobStore(self._client, job, has_secrets=False)
         found = self._jobs.get(job) or next(iter(self._client.list(JOBS, name=job, metadata_only=True).items), None)
-        if address := find_record(found) if found else "":
+        if address := find_history(found) if found else "":
             with contextlib.closing(self._histories.open(address, job)) as history:
                 yield SplitJobStore(contacts, history)
         else:

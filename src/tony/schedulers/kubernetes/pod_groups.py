@@ -19,7 +19,7 @@ from tony.kube.resources import ApiResource
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.job_store.job_objects import build_labels, build_owner
-from tony.schedulers.kubernetes.own_pod import OwnPod
+from tony.schedulers.kubernetes.am_pod import AmPod
 from tony.schedulers.kubernetes.pod_requests import delete_if_current
 from tony.schedulers.kubernetes.pod_table import Gang
 
@@ -68,8 +68,8 @@ class PodGroupRequests:
         is_required: without PodGroups the job cannot run; else its pods are started one by one.
     """
 
-    def __init__(self, client: ApiClient, job: str, owner: str, own_pod: OwnPod, *, is_required: bool) -> None:
-        self._client, self._job, self._owner, self._own_pod = client, job, owner, own_pod
+    def __init__(self, client: ApiClient, job: str, owner: str, am_pod: AmPod, *, is_required: bool) -> None:
+        self._client, self._job, self._owner, self._am_pod = client, job, owner, am_pod
         self._is_required = is_required
         self._resource: asyncio.Task[ApiResource | None] | None = None
         self._created: dict[Gang, asyncio.Task[bool]] = {}
@@ -105,7 +105,7 @@ class PodGroupRequests:
             if not is_needed():
                 break
             try:
-                if await self._own_pod.confirm():
+                if await self._am_pod.confirm():
                     await to_thread(self._client.create, resource, body)
                     return True
             except KubeApiError as error:
@@ -114,7 +114,7 @@ class PodGroupRequests:
                 if error.status == 403 and not self._is_required:
                     _log.warning("%s; its pods are started one by one", error)
                     return False
-                if not error.is_passing and not error.is_unauthorized:
+                if not error.is_transient and not error.is_unauthorized:
                     raise
                 _log.warning("%s", error)
             except KubeError as error:
@@ -134,7 +134,7 @@ class PodGroupRequests:
                 return await to_thread(find_pod_groups, self._client)
             except KubeError as error:
                 is_denied = isinstance(error, KubeApiError) and error.status == 403
-                if is_denied and denials.are_lasting():
+                if is_denied and denials.are_permanent():
                     raise
                 _log.warning("%s", error)
             await asyncio.sleep(pause)
@@ -153,7 +153,7 @@ class PodGroupRequests:
         if resource is None:
             return
         # Without the right to delete it, it is removed with the Job.
-        await delete_if_current(self._own_pod, partial(self._client.delete, resource, gang.name), is_optional=True)
+        await delete_if_current(self._am_pod, partial(self._client.delete, resource, gang.name), is_optional=True)
 
 
 async def _wait_for(created: asyncio.Task[bool]) -> bool:

@@ -1,6 +1,6 @@
 """Requests of an AM about the pods of its tasks, repeated until the API server has answered.
 
-Pods are created and deleted only by the current AM attempt: see `own_pod`.
+Pods are created and deleted only by the current AM attempt: see `am_pod`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tony.kube.errors import AnswerLostError, KubeApiError, KubeError
 from tony.kube.resources import PODS
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
-from tony.schedulers.kubernetes.own_pod import OwnPod
+from tony.schedulers.kubernetes.am_pod import AmPod
 from tony.schedulers.kubernetes.pod_watch import trim_pod
 
 #: Requests that create pods at one time: half of the threads of the AM.
@@ -32,7 +32,7 @@ class PodRequests:
 
     Args:
         client: repeats no request itself.
-        is_lasting: whether an error will not pass.
+        is_permanent: whether an error will not pass.
         on_wait: called with the API server's message when a pod cannot be created yet.
     """
 
@@ -40,12 +40,12 @@ class PodRequests:
         self,
         client: ApiClient,
         labels: Mapping[str, str],
-        own_pod: OwnPod,
-        is_lasting: Callable[[KubeError], bool],
+        am_pod: AmPod,
+        is_permanent: Callable[[KubeError], bool],
         on_wait: Callable[[str], None],
     ) -> None:
-        self._client, self._labels, self._own_pod = client, labels, own_pod
-        self._is_lasting, self._on_wait = is_lasting, on_wait
+        self._client, self._labels, self._am_pod = client, labels, am_pod
+        self._is_permanent, self._on_wait = is_permanent, on_wait
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
 
     async def create(self, build: Callable[[], Object], is_needed: Callable[[], bool]) -> bool:
@@ -64,11 +64,11 @@ class PodRequests:
             if not is_needed():
                 break
             try:
-                if await self._own_pod.confirm():
+                if await self._am_pod.confirm():
                     async with self._slots:
                         if not is_needed():
                             break
-                        if await self._own_pod.confirm(_PROOF_SECONDS):
+                        if await self._am_pod.confirm(_PROOF_SECONDS):
                             body = body or build()
                             await to_thread(self._client.create, PODS, body)
                             return True
@@ -79,7 +79,7 @@ class PodRequests:
                 is_sent = is_sent or error.status >= 500  # it may have been created
                 if error.is_existing:  # an answer was lost
                     return True
-                if self._is_lasting(error) and not _is_quota_exceeded(error):
+                if self._is_permanent(error) and not _is_quota_exceeded(error):
                     raise
                 self._on_wait(error.text)
             except KubeError as error:
@@ -97,7 +97,7 @@ class PodRequests:
             try:
                 return await to_thread(lambda: self._client.list(PODS, labels=self._labels, trim=trim_pod))
             except KubeError as error:
-                if self._is_lasting(error):
+                if self._is_permanent(error):
                     raise
                 _log.warning("%s", error)
             await asyncio.sleep(pause)
@@ -106,11 +106,11 @@ class PodRequests:
     async def delete(self, name: str) -> None:
         """Delete a pod, and kill its programs, unless a later AM attempt may have taken it over."""
         await delete_if_current(
-            self._own_pod, lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS)
+            self._am_pod, lambda: self._client.delete(PODS, name, grace_seconds=_KILL_GRACE_SECONDS)
         )
 
 
-async def delete_if_current(own_pod: OwnPod, delete: Callable[[], None], *, is_optional: bool = False) -> None:
+async def delete_if_current(am_pod: AmPod, delete: Callable[[], None], *, is_optional: bool = False) -> None:
     """Delete an object as soon as that is possible, unless a later AM attempt may have taken it over.
 
     Args:
@@ -119,9 +119,9 @@ async def delete_if_current(own_pod: OwnPod, delete: Callable[[], None], *, is_o
     """
     for pause in _BACKOFF:
         try:
-            if await own_pod.confirm():
+            if await am_pod.confirm():
                 return await to_thread(delete)
-            if own_pod.is_deleted:
+            if am_pod.is_deleted:
                 return
         except KubeError as error:
             if is_optional and isinstance(error, KubeApiError) and error.status == 403:

@@ -11,9 +11,9 @@ from typing import Any
 from tony.errors import Problem
 from tony.kube.api_client import Object
 from tony.model.job_spec import JobSpec
+from tony.schedulers.kubernetes.history_setting import is_in_s3, parse_history
 from tony.schedulers.kubernetes.pod_template import find_template_errors, merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, parse_volumes
-from tony.schedulers.kubernetes.record_setting import is_in_s3, parse_record
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_role_settings
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 
@@ -98,33 +98,33 @@ def parse_toleration(text: str) -> Object:
 
 def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
     """Return what is wrong with these settings, as far as tony knows; the API server checks the rest."""
-    place = "scheduler.kubernetes"
-    problems = [*_find_place_problems(place, settings.tolerations, settings.node_selector, settings.volumes)]
-    problems += _find_problem(f"{place}.staging", lambda: parse_staging(settings.staging), settings.staging)
-    problems += _find_problem(f"{place}.record", lambda: parse_record(settings.record), settings.record)
+    prefix = "scheduler.kubernetes"
+    problems = [*_find_placement_problems(prefix, settings.tolerations, settings.node_selector, settings.volumes)]
+    problems += _find_problem(f"{prefix}.staging", lambda: parse_staging(settings.staging), settings.staging)
+    problems += _find_problem(f"{prefix}.history", lambda: parse_history(settings.history), settings.history)
     if settings.s3_secret and not _SECRET_NAME.fullmatch(settings.s3_secret):
-        problems.append(Problem(key=f"{place}.s3_secret", message="expected the name of a Secret."))
-    elif settings.s3_secret and not any(map(is_in_s3, (settings.staging, settings.record))):
-        text = 'is for `staging = "s3://..."` and `record = "s3://..."` alone.'
-        problems.append(Problem(key=f"{place}.s3_secret", message=text))
-    problems += _find_template_problems(f"{place}.template", settings.template, is_for_am=True)
-    problems += _find_template_problems(f"{place}.am_template", settings.am_template, is_for_am=True)
+        problems.append(Problem(key=f"{prefix}.s3_secret", message="expected the name of a Secret."))
+    elif settings.s3_secret and not any(map(is_in_s3, (settings.staging, settings.history))):
+        text = 'is for `staging = "s3://..."` and `history = "s3://..."` alone.'
+        problems.append(Problem(key=f"{prefix}.s3_secret", message=text))
+    problems += _find_template_problems(f"{prefix}.template", settings.template, is_for_am=True)
+    problems += _find_template_problems(f"{prefix}.am_template", settings.am_template, is_for_am=True)
     for name, role in spec.effective_roles.items():
-        place, own = f"roles.{name}.kubernetes", read_role_settings(role)
-        problems += _find_place_problems(place, own.tolerations, own.node_selector, own.volumes)
-        problems += _find_template_problems(f"{place}.template", own.template, is_for_am=False)
+        prefix, own = f"roles.{name}.kubernetes", read_role_settings(role)
+        problems += _find_placement_problems(prefix, own.tolerations, own.node_selector, own.volumes)
+        problems += _find_template_problems(f"{prefix}.template", own.template, is_for_am=False)
     return problems
 
 
-def _find_place_problems(
-    place: str, tolerations: Sequence[str], node_selector: Mapping[str, object], volumes: Mapping[str, object]
+def _find_placement_problems(
+    prefix: str, tolerations: Sequence[str], node_selector: Mapping[str, object], volumes: Mapping[str, object]
 ) -> Iterator[Problem]:
-    yield from _find_problem(f"{place}.tolerations", lambda: [parse_toleration(text) for text in tolerations])
-    yield from _find_problem(f"{place}.volumes", lambda: parse_volumes(volumes))
+    yield from _find_problem(f"{prefix}.tolerations", lambda: [parse_toleration(text) for text in tolerations])
+    yield from _find_problem(f"{prefix}.volumes", lambda: parse_volumes(volumes))
     for label, value in node_selector.items():
         if not isinstance(value, str):
             message = f'the value of label {label} must be text, in quotes: "{json.dumps(value)}".'
-            yield Problem(key=f"{place}.node_selector", message=message)
+            yield Problem(key=f"{prefix}.node_selector", message=message)
 
 
 def _find_problem(key: str, parse: Callable[[], object], value: str | None = None) -> Iterator[Problem]:

@@ -80,15 +80,15 @@ def find_template_errors(template: Mapping[str, Any], *, is_for_am: bool) -> Ite
 def _list_fields(value: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
     """Yield each field with its path, such as `spec.containers[tony].image`."""
     for name, item in value.items():
-        place = f"{path}.{name}" if path else name
-        yield place, item
+        field = f"{path}.{name}" if path else name
+        yield field, item
         if isinstance(item, Mapping):
-            yield from _list_fields(item, place)
+            yield from _list_fields(item, field)
         elif name in _MERGE_KEYS and isinstance(item, list):
             for each in item:
                 if key := _get_key(each, _MERGE_KEYS[name]):
-                    yield f"{place}[{key}]", each
-                    yield from _list_fields(each, f"{place}[{key}]")
+                    yield f"{field}[{key}]", each
+                    yield from _list_fields(each, f"{field}[{key}]")
 
 
 def merge_template(target: Object, template: Mapping[str, Any]) -> None:

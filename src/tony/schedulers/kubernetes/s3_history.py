@@ -37,7 +37,7 @@ def build_s3_history(open_bucket: Callable[[], S3Bucket], address: str, job: str
 
     Args:
         open_bucket: called before the first request.
-        address: see `parse_record`.
+        address: see `parse_history`.
     """
     from tony.schedulers.job_store.s3_job_store import S3JobStore  # late: few jobs use S3
 

@@ -10,8 +10,8 @@ from typing import Any
 from tony.errors import Problem
 from tony.model.job_spec import MIB, Role
 from tony.model.staged_files import StagedJob
-from tony.schedulers.kubernetes.record_setting import list_record_file_systems, parse_record
-from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.history_setting import list_history_file_systems, parse_history
+from tony.schedulers.kubernetes.staging_location import StagingLocation
 from tony.schedulers.kubernetes.staging_setting import parse_staging
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
@@ -61,14 +61,14 @@ SETTINGS: Sequence[SchedulerSetting] = (
         "`oci://REGISTRY/REPOSITORY`, `s3://BUCKET/PREFIX`.",
     ),
     _text(
-        "record",
+        "history",
         "configmaps",
         "Where the history is kept: `configmaps`, of the namespace, `hdfs://NAMENODE/FOLDER`, `s3://BUCKET/FOLDER`.",
     ),
     _text(
         "s3_secret",
         "none",
-        "Secret with variables such as `AWS_ACCESS_KEY_ID`, for `staging` (tasks) and `record` (the AM) in S3.",
+        "Secret with variables such as `AWS_ACCESS_KEY_ID`, for `staging` (tasks) and `history` (the AM) in S3.",
     ),
     _table("volumes", 'Volumes of tasks by mount path: `{ "/data" = "pvc:NAME" }`; see docs.'),
     _size("shm", "half of the memory", "Size of `/dev/shm` of tasks.", MIB),
@@ -126,7 +126,7 @@ class KubernetesSettings:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     topology: str = ""
     staging: str = ""
-    record: str = ""
+    history: str = ""
     s3_secret: str = ""
     volumes: Mapping[str, str] = field(default_factory=dict)
     shm: int = 0
@@ -140,28 +140,28 @@ class KubernetesSettings:
     ttl: float = _DAY_SECONDS
 
     @property
-    def staging_place(self) -> StagingPlace | None:
-        """Return the place of large objects; None if there is none. The setting was checked."""
+    def staging_location(self) -> StagingLocation | None:
+        """Return the location of large objects; None if there is none. The setting was checked."""
         return parse_staging(self.staging)
 
     @property
-    def record_address(self) -> str:
+    def history_address(self) -> str:
         """Return the folder with the history; empty if it is in the namespace. The setting was checked."""
-        return parse_record(self.record)
+        return parse_history(self.history)
 
     def find_file_system_key(self) -> str:
         """Return the setting by which a job uses HDFS, for messages."""
-        place = self.staging_place
+        location = self.staging_location
         name = "file_systems"
         if not self.file_systems:
-            is_of_record = bool(list_record_file_systems(self.record_address))
-            name = "staging" if place and place.file_systems else "record" if is_of_record else name
+            is_of_history = bool(list_history_file_systems(self.history_address))
+            name = "staging" if location and location.file_systems else "history" if is_of_history else name
         return f"scheduler.kubernetes.{name}"
 
     def list_file_systems(self, staged: StagedJob) -> tuple[str, ...]:
         """Return the file systems that a job uses: those of its settings, and of files that its pods fetch."""
-        place = self.staging_place
-        own = [*(place.file_systems if place else ()), *list_record_file_systems(self.record_address)]
+        location = self.staging_location
+        own = [*(location.file_systems if location else ()), *list_history_file_systems(self.history_address)]
         return tuple(dict.fromkeys([*self.file_systems, *own, *staged.file_systems]))
 
 

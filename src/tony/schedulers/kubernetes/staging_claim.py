@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.schedulers.kubernetes.launch_payload import STAGING
-from tony.schedulers.kubernetes.staging_place import StagingPlace, read_object_file
+from tony.schedulers.kubernetes.staging_location import StagingLocation, read_object_file
 
 _FORM = re.compile(r"pvc:(?P<name>[^:/]+)(?:/(?P<folder>[^:]+))?")
 _FOLDER = "tony-staging"
 
 
 @dataclass(frozen=True)
-class StagingClaim(StagingPlace):
+class StagingClaim(StagingLocation):
     """A folder of a claim.
 
     Attributes:

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tony.model.hdfs_uri import normalize_hdfs_uri, split_address
-from tony.schedulers.kubernetes.staging_place import ObjectMissingError, StagingPlace
+from tony.schedulers.kubernetes.staging_location import ObjectMissingError, StagingLocation
 
 _CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class StagingHdfs(StagingPlace):
+class StagingHdfs(StagingLocation):
     """A folder in HDFS.
 
     Attributes:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from tony.oci.image_names import Repository
 from tony.schedulers.kubernetes.launch_payload import IMAGE_FILE, STAGING
-from tony.schedulers.kubernetes.staging_place import StagingPlace, read_object_file
+from tony.schedulers.kubernetes.staging_location import StagingLocation, read_object_file
 
 _SCHEME = "oci://"
 
 
 @dataclass(frozen=True)
-class StagingRegistry(StagingPlace):
+class StagingRegistry(StagingLocation):
     """A repository in a registry."""
 
     repository: Repository

@@ -11,14 +11,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tony.schedulers.kubernetes.staging_place import ObjectMissingError, StagingPlace
+from tony.schedulers.kubernetes.staging_location import ObjectMissingError, StagingLocation
 from tony.storage.s3.s3_address import S3_CHARACTERS, split_s3_address
 
 _PREFIX = "tony-staging"
 
 
 @dataclass(frozen=True)
-class StagingS3(StagingPlace):
+class StagingS3(StagingLocation):
     """A prefix in a bucket."""
 
     bucket: str

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
-from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_location import StagingLocation
 from tony.schedulers.kubernetes.staging_registry import StagingRegistry
 from tony.schedulers.kubernetes.staging_s3 import StagingS3
 
-#: Scheme -> the kind of place.
-_KINDS: Mapping[str, Callable[[str], StagingPlace]] = {
+#: Scheme -> the kind of location.
+_KINDS: Mapping[str, Callable[[str], StagingLocation]] = {
     "pvc": StagingClaim.from_text,
     "hdfs": StagingHdfs.from_text,
     "s3": StagingS3.from_text,
@@ -19,8 +19,8 @@ _KINDS: Mapping[str, Callable[[str], StagingPlace]] = {
 }
 
 
-def parse_staging(text: str) -> StagingPlace | None:
-    """Return the place that the setting names; None if it is empty.
+def parse_staging(text: str) -> StagingLocation | None:
+    """Return the location that the setting names; None if it is empty.
 
     Raises:
         ValueError: it is not valid.

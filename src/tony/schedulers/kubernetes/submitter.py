@@ -44,6 +44,7 @@ from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings, localize_record
 from tony.schedulers.kubernetes.gangs import find_gang_problems
+from tony.schedulers.kubernetes.history_location import HistoryReader, create_history
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
 from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, find_cluster_problems, find_pod_refusal
 from tony.schedulers.kubernetes.job_end import build_end_patch, build_list_entry, find_end, find_requested_end
@@ -58,7 +59,6 @@ from tony.schedulers.kubernetes.manifests import (
 from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.port_forward import forward_port
-from tony.schedulers.kubernetes.record_place import HistoryReader, make_record
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_settings
 from tony.schedulers.settings_schema import load_recorded_values
 from tony.schedulers.shipping.code_archives import store_modules
@@ -90,7 +90,7 @@ class KubernetesSubmitter(Submitter):
         problems = problems or [
             *find_pod_problems(spec, settings),
             *find_gang_problems(spec, settings),
-            *self._histories.find_problems(settings.record_address),
+            *self._histories.find_problems(settings.history_address),
         ]
         if problems:
             return problems
@@ -165,7 +165,7 @@ class KubernetesSubmitter(Submitter):
                 self._has_unrenewed_tokens = access.is_fetched and not settings.token_renewer
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
             undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
-            make_record(access, settings.record_address, name, undo)
+            create_history(access, settings.history_address, name, undo)
             with files.provide(client, job, settings, created, access, stop) as images:
                 content = json.loads(job.folder.credentials.read_text())
                 credentials = from_plain(JobCredentials, content, ignore_unknown=True)
@@ -241,7 +241,7 @@ class KubernetesSubmitter(Submitter):
     def _fetch(self, folder: JobFolder) -> None:
         with contextlib.closing(self._create_client(folder.job_id)) as client:
             localize_job = partial(localize_record, job_id=folder.job_id, settings=self._read_settings(folder.job_id))
-            RecordDownload(self._histories.open_record(client, folder.job_id), folder, localize_job).fetch()
+            RecordDownload(self._histories.open_history(client, folder.job_id), folder, localize_job).fetch()
 
     async def renew_tokens(self, folder: JobFolder, on_trouble: Callable[[str], None]) -> None:
         from tony.schedulers.kubernetes.job_tokens import renew_for_followed_job  # late: few jobs use HDFS
@@ -331,7 +331,7 @@ class KubernetesSubmitter(Submitter):
 
     def _read_tails(self, job_id: str) -> Sequence[LogFileTail]:
         client = contextlib.closing(self._create_client(job_id))
-        with client as connected, contextlib.closing(self._histories.open_record(connected, job_id)) as store:
+        with client as connected, contextlib.closing(self._histories.open_history(connected, job_id)) as store:
             if not store.list() and is_missing(connected, JOBS, job_id):
                 raise SchedulerError("the job's objects were removed from the cluster, and with them its output")
             return read_tails(store)

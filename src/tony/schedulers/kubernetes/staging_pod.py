@@ -116,7 +116,7 @@ class StagingPod:
             except _RefusedError:
                 raise
             except (OSError, EOFError, KubeError) as error:
-                if isinstance(error, KubeApiError) and error.is_denied and denials.are_lasting():
+                if isinstance(error, KubeApiError) and error.is_denied and denials.are_permanent():
                     raise
                 now = time.monotonic()
                 stuck_since = stuck_since or now

@@ -1,7 +1,7 @@
-"""The place of objects that are too large for the API: the setting `staging`.
+"""The location of objects that are too large for the API: the setting `staging`.
 
-A place is a value that is parsed from the setting: the client's, the AM's and, from a variable of the pod, the
-executor's. What the client does with one of a kind is a function of a module of its own (`object_provision`).
+A location is a value that is parsed from the setting: the client's, the AM's and, from a variable of the pod, the
+executor's. What the client does with one of a kind is a function of a module of its own (`object_upload`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _CHUNK_BYTES = 1 << 20
 
 
 class ObjectMissingError(StorageError):
-    """A place does not have an object."""
+    """A location does not have an object."""
 
 
-class StagingPlace(ABC):
-    """A place of objects, each named by the SHA-256 of its content. Others may be able to write there."""
+class StagingLocation(ABC):
+    """A location of objects, each named by the SHA-256 of its content. Others may be able to write there."""
 
     @property
     def claim(self) -> str:
@@ -41,7 +41,7 @@ class StagingPlace(ABC):
 
     @abstractmethod
     def __str__(self) -> str:
-        """Return the setting, in the one form in which this place is written."""
+        """Return the setting, in the one form in which this location is written."""
 
     @abstractmethod
     def read(self, digest: str, size: int) -> Iterator[bytes]:
@@ -64,7 +64,7 @@ class StagingPlace(ABC):
 
 
 def read_object_file(path: Path, size: int) -> Iterator[bytes]:
-    """Yield the content of a file on a volume that others may write to; see `StagingPlace.read`.
+    """Yield the content of a file on a volume that others may write to; see `StagingLocation.read`.
 
     Raises:
         ObjectMissingError: there is none.

@@ -23,12 +23,12 @@ from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_store import JobStore
 from tony.schedulers.job_store.output_store import OutputStore
-from tony.schedulers.kubernetes import hadoop_access, record_place
+from tony.schedulers.kubernetes import hadoop_access, history_location
 from tony.schedulers.kubernetes.cluster_clients import create_client
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary
+from tony.schedulers.kubernetes.history_location import HistoryReader, open_own_history
+from tony.schedulers.kubernetes.history_setting import HISTORY_ANNOTATION
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
-from tony.schedulers.kubernetes.record_place import HistoryReader, open_own_record
-from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.kubernetes.submitter import KubernetesSubmitter
 from tony.storage.hdfs.hdfs_clients import HdfsClients
@@ -38,7 +38,7 @@ FOLDER = "/user/ann/tony"
 
 @pytest.fixture
 def cluster(cluster: Cluster, hdfs: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    cluster.settings |= {"record": f"hdfs://nn:8020/{FOLDER}"}
+    cluster.settings |= {"history": f"hdfs://nn:8020/{FOLDER}"}
     monkeypatch.setenv("KUBECONFIG", cluster.settings["kubeconfig"])
     return cluster
 
@@ -62,7 +62,7 @@ def store(
     monkeypatch.setattr(hadoop_access, "HADOOP", tmp_path / "hadoop")
     settings, _ = read_settings(job.record.spec.scheduler_settings)
     client = create_client(settings)
-    with closing(open_own_record(client, job.record.job_id, "uid", settings.record_address)) as opened:
+    with closing(open_own_history(client, job.record.job_id, "uid", settings.history_address)) as opened:
         yield opened
 
 
@@ -77,28 +77,28 @@ def write_history(job: PreparedJob, store: JobStore) -> None:
 
 def test_the_setting(job: PreparedJob) -> None:
     for text, is_valid in (("configmaps", True), ("hdfs:///x", True), ("pvc:data", False), ("hdfs://nn", False)):
-        settings, _ = read_settings({**job.record.spec.scheduler_settings, "record": text})
+        settings, _ = read_settings({**job.record.spec.scheduler_settings, "history": text})
         keys = [problem.key for problem in find_pod_problems(job.record.spec, settings)]
-        assert keys == ([] if is_valid else ["scheduler.kubernetes.record"])
+        assert keys == ([] if is_valid else ["scheduler.kubernetes.history"])
 
 
 def test_a_history_that_no_command_could_read_is_a_problem(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.settings["record"] = "hdfs://other:8020/user/ann"
+    cluster.settings["history"] = "hdfs://other:8020/user/ann"
     job = build_job(cluster, tmp_path)
     (problem,) = KubernetesSubmitter(job.home).check(job.record.spec)
-    assert (problem.key, problem.value) == ("scheduler.kubernetes.record", "hdfs://other:8020/user/ann")
+    assert (problem.key, problem.value) == ("scheduler.kubernetes.history", "hdfs://other:8020/user/ann")
 
 
 def test_a_job_directory_with_an_unknown_place_is_an_error(job: PreparedJob, cluster: Cluster) -> None:
     """A newer tony, or another user, has written it."""
-    settings = {**job.record.spec.scheduler_settings, "record": "s3://bucket"}
+    settings = {**job.record.spec.scheduler_settings, "history": "s3://bucket"}
     record = replace(job.record, spec=replace(job.record.spec, scheduler_settings=settings))
     folder = job.home.job(job.record.job_id)
     folder.path.mkdir(parents=True)
     folder.job.write_text(json.dumps(to_plain(record)))
     client = create_client(read_settings(job.record.spec.scheduler_settings)[0])
-    with closing(client), pytest.raises(SchedulerError, match=r"scheduler\.kubernetes\.record of .*expected"):
-        HistoryReader(job.home).open_record(client, job.record.job_id)
+    with closing(client), pytest.raises(SchedulerError, match=r"scheduler\.kubernetes\.history of .*expected"):
+        HistoryReader(job.home).open_history(client, job.record.job_id)
 
 
 def test_the_history_is_in_hdfs_and_what_leads_to_the_job_in_the_namespace(
@@ -106,7 +106,7 @@ def test_the_history_is_in_hdfs_and_what_leads_to_the_job_in_the_namespace(
 ) -> None:
     name = job.record.job_id
     notes = cluster.api.objects[JOBS, name]["metadata"]["annotations"]
-    assert notes[RECORD_ANNOTATION] == f"hdfs://nn:8020{FOLDER}"
+    assert notes[HISTORY_ANNOTATION] == f"hdfs://nn:8020{FOLDER}"
     assert hdfs.files[f"{FOLDER}/jobs/{name}"].permission == 0o700
     write_history(job, store)
     stored = {path.rpartition("/")[2] for path, file in hdfs.files.items() if file.content is not None}
@@ -122,13 +122,13 @@ def test_a_client_logs_in_once(
 ) -> None:
     """It reads the history again and again while it follows a job, and each login can cost a new token."""
     found: list[str] = []
-    find = record_place._find_clients
+    find = history_location._find_clients
 
     def find_noted(home: Home, address: str) -> HdfsClients:
         found.append(address)
         return find(home, address)
 
-    monkeypatch.setattr(record_place, "_find_clients", find_noted)
+    monkeypatch.setattr(history_location, "_find_clients", find_noted)
     write_history(job, store)
     submitter = KubernetesSubmitter(Home(tmp_path / "other"))
     for _ in range(3):
@@ -161,7 +161,7 @@ def test_a_job_does_not_choose_where_its_readers_authenticate(
 ) -> None:
     """Anyone who may write Jobs can have written the address."""
     submit(job)
-    annotation = {RECORD_ANNOTATION: f"hdfs://127.0.0.1:{hdfs.port}/x"}
+    annotation = {HISTORY_ANNOTATION: f"hdfs://127.0.0.1:{hdfs.port}/x"}
     cluster.api.update(JOBS, job.record.job_id, {"metadata": {"annotations": annotation}})
     if not has_configuration:
         monkeypatch.delenv("HADOOP_CONF_DIR")

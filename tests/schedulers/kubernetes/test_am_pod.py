@@ -15,9 +15,9 @@ from tony import clock
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.allocator_interface import SignalEffect
-from tony.schedulers.kubernetes import own_pod
+from tony.schedulers.kubernetes import am_pod
+from tony.schedulers.kubernetes.am_pod import AmPod, forbid_replacement
 from tony.schedulers.kubernetes.job_end import read_end_reason
-from tony.schedulers.kubernetes.own_pod import OwnPod, forbid_replacement
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
 PODS = "/api/v1/namespaces/ml/pods"
@@ -37,7 +37,7 @@ class _Cluster:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
-    monkeypatch.setattr(own_pod, "_INTERVAL_SECONDS", 0.005)
+    monkeypatch.setattr(am_pod, "_INTERVAL_SECONDS", 0.005)
     with ScriptedServer().serve() as server:
         client = ApiClient(ClusterAccess(server=server.url, namespace="ml"), give_up_seconds=0)
         found = _Cluster(FakeApi(), client)
@@ -49,7 +49,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
 
 
 async def test_a_pod_that_is_being_deleted_has_a_successor(cluster: _Cluster) -> None:
-    pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+    pod = AmPod(cluster.client, "job-1", "am", 60.0)
     assert not pod.is_current
     watching = asyncio.create_task(pod.watch())
     await wait_until(lambda: pod.is_current)
@@ -59,7 +59,7 @@ async def test_a_pod_that_is_being_deleted_has_a_successor(cluster: _Cluster) ->
 
 
 async def test_a_pod_that_was_deleted_by_force_has_a_successor(cluster: _Cluster) -> None:
-    pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+    pod = AmPod(cluster.client, "job-1", "am", 60.0)
     cluster.api.remove(PODS, "am")
     await pod.watch()
     assert (pod.is_current, pod.is_left.is_set()) == (False, True)
@@ -67,7 +67,7 @@ async def test_a_pod_that_was_deleted_by_force_has_a_successor(cluster: _Cluster
 
 async def test_an_api_server_that_is_silent_proves_nothing(cluster: _Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is as old as the request: this process may have been suspended since."""
-    pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+    pod = AmPod(cluster.client, "job-1", "am", 60.0)
     watching = asyncio.create_task(pod.watch())
     await wait_until(lambda: pod.is_current)
     cluster.is_silent = True
@@ -91,7 +91,7 @@ async def test_a_signal_ends_the_job_only_if_the_job_is_to_end(
     cluster: _Cluster, change: Object, expected: SignalEffect
 ) -> None:
     cluster.api.update(JOBS, "job-1", change)
-    pod = OwnPod(cluster.client, "job-1", "am", 60.0)
+    pod = AmPod(cluster.client, "job-1", "am", 60.0)
     assert await pod.find_effect() is expected
     assert pod.is_left.is_set() == (expected is SignalEffect.LEAVE_JOB)
 

@@ -1,4 +1,4 @@
-"""The setting `record`: where the history of a job is kept. It is an annotation of the Job, too, for other machines.
+"""The setting `history`: where the history of a job is kept. It is an annotation of the Job, too, for other machines.
 
 In HDFS and S3 it is `<folder>/jobs/<id>`, as the job directories of YARN are in the staging folder. What leads clients
 to the application master is in ConfigMaps and a Secret in any case. For S3 the application master, submissions and
@@ -23,7 +23,7 @@ from tony.model.state_directory import Home
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_store import JobStore
 from tony.schedulers.job_store.split_job_store import SplitJobStore
-from tony.schedulers.kubernetes.record_setting import RECORD_ANNOTATION, is_in_s3, parse_record
+from tony.schedulers.kubernetes.history_setting import HISTORY_ANNOTATION, is_in_s3, parse_history
 from tony.schedulers.kubernetes.s3_history import build_s3_history, open_history_bucket
 from tony.schedulers.kubernetes.settings import read_settings
 from tony.schedulers.settings_schema import load_recorded_values
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from tony.storage.hdfs.hdfs_clients import HdfsClients
 
 
-def find_record(job: Object) -> str:
+def find_history(job: Object) -> str:
     """Return where the history of a job is, according to its Job object; empty for the namespace.
 
     Raises:
         SchedulerError: the annotation is not valid.
     """
-    text = str((job["metadata"].get("annotations") or {}).get(RECORD_ANNOTATION, ""))
+    text = str((job["metadata"].get("annotations") or {}).get(HISTORY_ANNOTATION, ""))
     try:
-        return parse_record(text)
+        return parse_history(text)
     except ValueError as error:
-        raise SchedulerError(f"{RECORD_ANNOTATION} of Job {job['metadata'].get('name')}: {error}") from None
+        raise SchedulerError(f"{HISTORY_ANNOTATION} of Job {job['metadata'].get('name')}: {error}") from None
 
 
-def open_own_record(client: ApiClient, job: str, owner: str, address: str) -> JobStore:
+def open_own_history(client: ApiClient, job: str, owner: str, address: str) -> JobStore:
     """Return the files of this pod's job, for its application master.
 
     Args:
         owner: uid of the Job.
-        address: see `parse_record`.
+        address: see `parse_history`.
 
     Raises:
         PlatformError: this pod has no access to HDFS.
@@ -68,7 +68,7 @@ def open_own_record(client: ApiClient, job: str, owner: str, address: str) -> Jo
     return SplitJobStore(contacts, _build_history(hdfs.select_file_system(_find_service(hdfs, address)), address, job))
 
 
-def make_record(access: HadoopAccess | None, address: str, job: str, undo: contextlib.ExitStack) -> None:
+def create_history(access: HadoopAccess | None, address: str, job: str, undo: contextlib.ExitStack) -> None:
     """Create the folder of a job in HDFS with its tokens, or try one in S3: so a submission finds that it can.
 
     Args:
@@ -85,7 +85,7 @@ def make_record(access: HadoopAccess | None, address: str, job: str, undo: conte
             assert access is not None, "its file system is among those of the job"
             _make_folder(access, address, job, undo)
     except InfraError as error:
-        text = f"the job's history cannot be kept in {address} (scheduler.kubernetes.record)"
+        text = f"the job's history cannot be kept in {address} (scheduler.kubernetes.history)"
         raise SchedulerError(f"{text}: {error}") from error
 
 
@@ -114,7 +114,7 @@ class HistoryReader:
         self._lock = threading.Lock()
         self._clients: dict[str, HdfsClients] = {}
 
-    def open_record(self, client: ApiClient, job: str) -> JobStore:
+    def open_history(self, client: ApiClient, job: str) -> JobStore:
         """Return the files of a job. Its job directory here says where they are, else its Job does.
 
         Raises:
@@ -123,12 +123,12 @@ class HistoryReader:
         """
         values = load_recorded_values(self._home.job(job))
         try:
-            address = read_settings(values)[0].record_address
+            address = read_settings(values)[0].history_address
         except ValueError as error:  # the file may be anyone's, or of a newer tony
-            raise SchedulerError(f"scheduler.kubernetes.record of {job}: {error}") from None
+            raise SchedulerError(f"scheduler.kubernetes.history of {job}: {error}") from None
         if not values:
             try:
-                address = find_record(client.get(JOBS, job))
+                address = find_history(client.get(JOBS, job))
             except KubeApiError as error:
                 if not error.is_missing:
                     raise
@@ -143,7 +143,7 @@ class HistoryReader:
         environment.
 
         Args:
-            address: see `parse_record`.
+            address: see `parse_history`.
 
         Raises:
             SchedulerError: the file system is not known here, or there are no credentials; says what to do.
@@ -164,10 +164,10 @@ class HistoryReader:
             return _build_history(self._clients[system], address, job)
 
     def find_problems(self, address: str) -> Sequence[Problem]:
-        """Return why commands of this machine could not read histories in a place; nothing if they could.
+        """Return why commands of this machine could not read histories there; nothing if they could.
 
         Args:
-            address: see `parse_record`.
+            address: see `parse_history`.
         """
         if not address:
             return ()
@@ -179,7 +179,7 @@ class HistoryReader:
         except (ValueError, ConfigurationError, StorageError) as error:
             given = "variables of this environment" if is_in_s3(address) else "configuration in HADOOP_CONF_DIR"
             text = f"commands could not read the history there, with the {given}: {error}"
-            return [Problem(key="scheduler.kubernetes.record", value=address, message=text)]
+            return [Problem(key="scheduler.kubernetes.history", value=address, message=text)]
         return ()
 
 

@@ -27,7 +27,7 @@ _MAX_TRIES = 4
 _log = logging.getLogger(__name__)
 
 
-class OwnPod:
+class AmPod:
     """The pod of this AM attempt.
 
     Args:

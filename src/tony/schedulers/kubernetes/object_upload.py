@@ -1,4 +1,4 @@
-"""What the client does so that pods find large objects in the place of `staging`; a function for each kind of place."""
+"""Sends large objects of a submission to the location of `staging`; a function for each kind of location."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.schedulers.kubernetes.shared_objects import SharedObjects
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
 from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
-from tony.schedulers.kubernetes.staging_place import StagingPlace
+from tony.schedulers.kubernetes.staging_location import StagingLocation
+from tony.schedulers.kubernetes.staging_pod import StagingPod
 from tony.schedulers.kubernetes.staging_registry import StagingRegistry
 from tony.schedulers.kubernetes.staging_s3 import StagingS3
-from tony.schedulers.kubernetes.staging_upload import StagingPod
 from tony.units import format_size
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _MAX_SILENCE_SECONDS = 480.0
 
 
 @dataclass(slots=True, kw_only=True)
-class ObjectProvision:
+class ObjectUpload:
     """The large objects of a submission.
 
     Attributes:
@@ -68,7 +68,7 @@ class ObjectProvision:
     def announce(self, digest: str) -> None:
         """Say that an object is sent now, which may take long."""
         size = self.paths[digest].stat().st_size
-        self.on_notice(f"sending {format_size(size)} to {self.settings.staging_place}")
+        self.on_notice(f"sending {format_size(size)} to {self.settings.staging_location}")
 
     def note_progress(self) -> None:
         """Tell other submissions now and then that this one is under way; to be called while it sends.
@@ -90,64 +90,64 @@ class ObjectProvision:
             self._tried_at = time.monotonic()
 
 
-def provide_objects(place: StagingPlace, provision: ObjectProvision) -> AbstractContextManager[Mapping[str, str]]:
-    """Send the objects that a place does not have, on entering, and remove what was not used there for long.
+def upload_objects(location: StagingLocation, upload: ObjectUpload) -> AbstractContextManager[Mapping[str, str]]:
+    """Send the objects that a location does not have, on entering, and remove what was not used there for long.
 
     The Job is released in the context, which gives digest -> image of the objects that pods mount as images.
 
     Raises:
-        SchedulerError, StorageError: the place cannot be written; or the submission was stopped.
+        SchedulerError, StorageError: the location cannot be written; or the submission was stopped.
     """
-    match place:  # the imports are late: few jobs use these places
+    match location:  # the imports are late: few jobs use these locations
         case StagingHdfs():
-            from tony.schedulers.kubernetes.hdfs_provision import provide_in_hdfs
+            from tony.schedulers.kubernetes.hdfs_upload import upload_to_hdfs
 
-            return provide_in_hdfs(place, provision)
+            return upload_to_hdfs(location, upload)
         case StagingS3():
-            from tony.schedulers.kubernetes.s3_provision import provide_in_s3
+            from tony.schedulers.kubernetes.s3_upload import upload_to_s3
 
-            return provide_in_s3(place, provision)
+            return upload_to_s3(location, upload)
         case StagingRegistry():
-            from tony.schedulers.kubernetes.registry_provision import provide_in_registry
+            from tony.schedulers.kubernetes.registry_upload import upload_to_registry
 
-            return provide_in_registry(place, provision)
+            return upload_to_registry(location, upload)
         case StagingClaim():
-            return _provide_in_claim(place, provision)
-    raise AssertionError(f"{place} is of no known kind")
+            return _upload_to_claim(location, upload)
+    raise AssertionError(f"{location} is of no known kind")
 
 
 @contextlib.contextmanager
-def _provide_in_claim(place: StagingPlace, provision: ObjectProvision) -> Iterator[Mapping[str, str]]:
+def _upload_to_claim(location: StagingLocation, upload: ObjectUpload) -> Iterator[Mapping[str, str]]:
     """Send objects through a pod.
 
     It lives as long as the context: it tells other submissions that this one is under way.
     """
-    assert isinstance(place, StagingClaim)
-    shared, client = provision.shared, provision.client
-    missing = [digest for digest in provision.paths if not shared.is_staged(digest, place)]
+    assert isinstance(location, StagingClaim)
+    shared, client = upload.shared, upload.client
+    missing = [digest for digest in upload.paths if not shared.is_staged(digest, location)]
     if not missing:
         yield {}
         return
-    owner = str(provision.created["metadata"]["uid"])
-    pod = build_staging_pod(provision.record, provision.settings, provision.runtime, place, owner)
-    reference = _find_claim(client, place)
-    with StagingPod(client, pod, provision.stop) as receiver:
+    owner = str(upload.created["metadata"]["uid"])
+    pod = build_staging_pod(upload.record, upload.settings, upload.runtime, location, owner)
+    reference = _find_claim(client, location)
+    with StagingPod(client, pod, upload.stop) as receiver:
         for digest in missing:
-            provision.announce(digest)
-            receiver.send(digest, provision.paths[digest])
-            shared.record_staged(digest, place, reference)
+            upload.announce(digest)
+            receiver.send(digest, upload.paths[digest])
+            shared.record_staged(digest, location, reference)
         with contextlib.suppress(InfraError, OSError, EOFError):
-            receiver.remove_unused({*provision.paths, *shared.list_staged(place)})
+            receiver.remove_unused({*upload.paths, *shared.list_staged(location)})
         yield {}
 
 
-def _find_claim(client: ApiClient, place: StagingClaim) -> Object | None:
+def _find_claim(client: ApiClient, location: StagingClaim) -> Object | None:
     """Return the claim as an owner; None if the user may not read it."""
     try:
-        uid = client.get(PERSISTENT_VOLUME_CLAIMS, place.name)["metadata"]["uid"]
+        uid = client.get(PERSISTENT_VOLUME_CLAIMS, location.name)["metadata"]["uid"]
     except KubeApiError as error:
         if error.status != 403:
             raise
         return None
     kind = PERSISTENT_VOLUME_CLAIMS
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "name": place.name, "uid": uid}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "name": location.name, "uid": uid}

@@ -1,4 +1,4 @@
-"""Parses the setting `record`."""
+"""Parses the setting `history`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tony.storage.s3.s3_address import S3_CHARACTERS, split_s3_address
 #: The default: in ConfigMaps of the namespace.
 IN_NAMESPACE = "configmaps"
 #: Annotation of a Job: the folder in HDFS or S3.
-RECORD_ANNOTATION = f"{PREFIX}record"
+HISTORY_ANNOTATION = f"{PREFIX}history"
 _S3_SCHEME = "s3:"
 
 
-def parse_record(text: str) -> str:
+def parse_history(text: str) -> str:
     """Return the address of the folder in HDFS or S3 that the setting names; empty for the namespace.
 
     Raises:
@@ -35,10 +35,10 @@ def parse_record(text: str) -> str:
 
 
 def is_in_s3(address: str) -> bool:
-    """Return True if a place is in S3."""
+    """Return True if an address is in S3."""
     return address.startswith(_S3_SCHEME)
 
 
-def list_record_file_systems(address: str) -> tuple[str, ...]:
-    """Return the HDFS file systems that a place needs tokens for."""
+def list_history_file_systems(address: str) -> tuple[str, ...]:
+    """Return the HDFS file systems that an address needs tokens for."""
     return () if not address or is_in_s3(address) else (split_address(address)[0],)

@@ -11,32 +11,32 @@ from tony.oci.docker_credentials import load_docker_login
 from tony.oci.file_image import LayerFile, build_file_image
 from tony.oci.registry_client import RegistryClient
 from tony.schedulers.kubernetes.launch_payload import IMAGE_FILE
-from tony.schedulers.kubernetes.object_provision import ObjectProvision
+from tony.schedulers.kubernetes.object_upload import ObjectUpload
 from tony.schedulers.kubernetes.staging_registry import StagingRegistry
 
 
 @contextlib.contextmanager
-def provide_in_registry(place: StagingRegistry, provision: ObjectProvision) -> Iterator[Mapping[str, str]]:
-    """See `provide_objects`. Nothing is removed: how long images stay is the registry's setting.
+def upload_to_registry(location: StagingRegistry, upload: ObjectUpload) -> Iterator[Mapping[str, str]]:
+    """See `upload_objects`. Nothing is removed: how long images stay is the registry's setting.
 
     An image that others have pushed under the tag of an object is taken as it is: pods compare its file.
     """
-    login = load_docker_login(place.repository.registry, os.environ)
-    client = RegistryClient(place.repository, login, provision.note_progress)
+    login = load_docker_login(location.repository.registry, os.environ)
+    client = RegistryClient(location.repository, login, upload.note_progress)
     images = {}
-    for digest, path in provision.paths.items():
-        tag = place.build_tag(digest)
+    for digest, path in upload.paths.items():
+        tag = location.build_tag(digest)
         found = client.find_image(tag)
         if not found:
-            provision.announce(digest)
-            found = _push_file(client, path, tag, provision)
-        images[digest] = place.build_reference(found)
+            upload.announce(digest)
+            found = _push_file(client, path, tag, upload)
+        images[digest] = location.build_reference(found)
     yield images
 
 
-def _push_file(client: RegistryClient, path: Path, tag: str, provision: ObjectProvision) -> str:
+def _push_file(client: RegistryClient, path: Path, tag: str, upload: ObjectUpload) -> str:
     """Push an image, and return its digest."""
-    layer = LayerFile(path, IMAGE_FILE, provision.note_progress)
+    layer = LayerFile(path, IMAGE_FILE, upload.note_progress)
     image = build_file_image(layer.compute_digest(), layer.size)
     if not client.has_blob(image.layer_digest):
         client.push_blob(image.layer_digest, layer.size, layer.read_chunks)

@@ -10,7 +10,7 @@ from tony.errors import InfraError
 from tony.kube.api_client import ApiClient, parse_time
 from tony.kube.resources import JOBS
 from tony.schedulers.job_store.job_objects import MANAGED_LABELS
-from tony.schedulers.kubernetes.object_provision import ObjectProvision
+from tony.schedulers.kubernetes.object_upload import ObjectUpload
 from tony.schedulers.kubernetes.staging_hdfs import StagingHdfs
 from tony.storage.hdfs.cluster_cache import ClusterCache, UploadRequest
 
@@ -18,23 +18,23 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def provide_in_hdfs(place: StagingHdfs, provision: ObjectProvision) -> Iterator[Mapping[str, str]]:
-    """See `provide_objects`. Old objects are removed as those of jobs on YARN are, at most once a day."""
-    assert provision.access is not None, "its file system is among those of the job"
-    files = provision.access.open_files(place.file_system)
+def upload_to_hdfs(location: StagingHdfs, upload: ObjectUpload) -> Iterator[Mapping[str, str]]:
+    """See `upload_objects`. Old objects are removed as those of jobs on YARN are, at most once a day."""
+    assert upload.access is not None, "its file system is among those of the job"
+    files = upload.access.open_files(location.file_system)
     cache = ClusterCache(
-        files, place.file_system or "hdfs://", place.path, "scheduler.kubernetes.staging", provision.note_progress
+        files, location.file_system or "hdfs://", location.path, "scheduler.kubernetes.staging", upload.note_progress
     )
     requests = [
-        UploadRequest(path=path, name=digest, size=path.stat().st_size) for digest, path in provision.paths.items()
+        UploadRequest(path=path, name=digest, size=path.stat().st_size) for digest, path in upload.paths.items()
     ]
     with contextlib.closing(cache):
         cache.provide(requests)
         if cache.eviction_is_due:
             try:
-                cache.evict(_find_oldest_job(provision.client))
+                cache.evict(_find_oldest_job(upload.client))
             except InfraError as error:  # the next submission does it
-                _log.info("cannot remove old objects from %s: %s", place, error)
+                _log.info("cannot remove old objects from %s: %s", location, error)
     yield {}
 
 

@@ -18,11 +18,11 @@ from tests.schedulers.kubernetes.fake_staging import FakeStaging
 from tony.errors import SchedulerError, StorageError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
-from tony.schedulers.kubernetes import staging_receiver, staging_upload
+from tony.schedulers.kubernetes import staging_pod, staging_receiver
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.staging_claim import StagingClaim
+from tony.schedulers.kubernetes.staging_pod import StagingPod
 from tony.schedulers.kubernetes.staging_receiver import KEEP_SECONDS, remove_unused
-from tony.schedulers.kubernetes.staging_upload import StagingPod
 
 PODS = "/api/v1/namespaces/ml/pods"
 RUNNING: Object = {"status": {"phase": "Running"}}
@@ -47,7 +47,7 @@ def client(api: FakeApi) -> Iterator[ApiClient]:
 @pytest.fixture
 def staging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStaging]:
     with FakeStaging(tmp_path / "claim" / "staging").serve() as found:
-        monkeypatch.setattr(staging_upload, "forward_port", found.connect)
+        monkeypatch.setattr(staging_pod, "forward_port", found.connect)
         yield found
 
 
@@ -119,8 +119,8 @@ def test_a_client_waits_longer_for_an_answer_while_an_object_is_read(
     monkeypatch.setattr(staging_receiver, "hashlib", SimpleNamespace(sha256=SlowHash))
     monkeypatch.setattr(staging_receiver, "_CHUNK_BYTES", len(CONTENT) // 12)
     monkeypatch.setattr(staging_receiver, "_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(staging_upload, "_ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(staging_upload, "_STUCK_SECONDS", 2.0)
+    monkeypatch.setattr(staging_pod, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(staging_pod, "_STUCK_SECONDS", 2.0)
     staging.folder.mkdir(parents=True)
     (staging.folder / name).write_bytes(CONTENT)
     assert pod.send(DIGEST, path) == 0
@@ -138,7 +138,7 @@ def test_two_receivers_of_one_object(
             stream.write(b'{"digest": "%s", "size": %d}\n' % (DIGEST.encode(), len(CONTENT)))
             stream.flush()
             assert b"offset" in stream.readline()
-            monkeypatch.setattr(staging_upload, "forward_port", second.connect)
+            monkeypatch.setattr(staging_pod, "forward_port", second.connect)
             assert pod.send(DIGEST, path) == len(CONTENT)
             assert (staging.folder / DIGEST).read_bytes() == CONTENT
             stream.write(CONTENT)
@@ -197,7 +197,7 @@ def test_a_volume_without_space_is_named(pod: StagingPod, path: Path, monkeypatc
 def test_a_local_file_that_was_changed_is_not_sent_for_ever(
     pod: StagingPod, staging: FakeStaging, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging_upload, "_STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(staging_pod, "_STUCK_SECONDS", 0.0)
     path.write_bytes(b"other")
     with pytest.raises(SchedulerError, match="what was received is not"):
         pod.send(DIGEST, path)
