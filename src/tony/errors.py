@@ -197,6 +197,12 @@ class RecordError(PlatformError):
     """An event log or a job directory is damaged."""
 
 
+class MissingRecordError(RecordError):
+    """What a command reads of a job was never kept, such as events of a job whose AM was never started."""
+
+    exit_code = ExitCode.REFUSED
+
+
 class NewerRecordError(RecordError):
     """An event log or a job directory was written by a newer version: not a bug, but it cannot be read reliably."""
 

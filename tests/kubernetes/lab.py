@@ -261,6 +261,7 @@ class KubernetesLab(Lab):
             if self.has_ended(job):
                 self.wait_removed(job)
                 assert not (self.home / "jobs" / job / "secret").exists()
+                assert not [name for name in self.list_objects(job) if name.startswith("secrets/")]
 
     def close(self) -> None:
         """Ends whatever a failed test has left, on the cluster as well."""

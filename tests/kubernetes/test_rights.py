@@ -89,4 +89,4 @@ def test_rights_of_an_application_master(lab: KubernetesLab) -> None:
     done = lab.submit(lab.roles(OK), "--set", "scheduler.kubernetes.service_account=am-0")
     text = done.stdout + done.stderr
     assert done.returncode == 3, text
-    assert f"may not get jobs in namespace {lab.namespace}: it needs its Role: kubectl" in text, text
+    assert f"cannot get jobs in namespace {lab.namespace}: it needs its Role: kubectl" in text, text

@@ -10,7 +10,7 @@ from tony import clock
 from tony.advice.facts import Facts, Run, is_same_job
 from tony.advice.facts_builder import run_of
 from tony.advice.heuristic import RUNS_THAT_PROVE
-from tony.errors import RecordError, TonyError
+from tony.errors import MissingRecordError, TonyError
 from tony.history import event_log
 from tony.history.directory_scan import scan
 from tony.history.job_record import read_job, read_summary
@@ -48,7 +48,7 @@ def read_run(
     record = record or read_job(folder, own=own)
     segments = event_log.segments(folder.path)
     if record is None or not segments:
-        raise RecordError(f"the events of {folder.job_id} were not kept")
+        raise MissingRecordError(f"the events of {folder.job_id} were not kept")
     if not own:
         event_log.check_foreign_length(folder.path, event_log.MAX_FOREIGN_LISTED_LOG_BYTES)
     report = read_summary(folder, own=own)
@@ -78,7 +78,7 @@ async def load_facts(
     """
     record = await view.record()
     if record is None:
-        raise RecordError(f"the configuration of {view.id} was not kept")
+        raise MissingRecordError(f"the configuration of {view.id} was not kept")
     runs = [await load_run(view, record)]
     problems: list[str] = []
     size = event_log.compute_size(view.folder.path)

@@ -65,8 +65,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds at the end for the application master to acknowledge the last reports.
 _ACKNOWLEDGE_TIMEOUT_SECONDS = 5.0
-#: Seconds after that for log readers to get the rest of the output.
+#: Seconds after that for log readers to get the rest of the output; as long as they continue to request it, more.
 _LAST_OUTPUT_SECONDS = 1.0
+_MAX_LAST_OUTPUT_SECONDS = 4.0
 #: Seconds that the executor may take to stop a program that does not exit, before the watchdog kills it instead.
 _WATCHDOG_GRACE_SECONDS = 10.0
 #: Minimum seconds between two watchdogs.
@@ -363,7 +364,7 @@ class Executor:
         while not self._protocol.is_settled and not connection_task.done() and clock.monotonic() < deadline:
             await asyncio.sleep(0.005)
         if self._connection.is_connected:
-            await self._readers.finish(_LAST_OUTPUT_SECONDS)
+            await self._readers.finish(_LAST_OUTPUT_SECONDS, _MAX_LAST_OUTPUT_SECONDS)
             await self._remote_programs.finish(_LAST_OUTPUT_SECONDS)
 
     def _extend_watchdog(self) -> None:

@@ -66,7 +66,7 @@ class ApplicationStatus:
         result: outcome that the AM reported to the scheduler, or KILLED if a user killed the application through the
             scheduler; None if there is neither.
         given_up: the scheduler itself has failed the job: the AM's node was lost, or its container failed.
-        is_unstartable: the AM's container can never start, for the reason in `note`; with `given_up`.
+        is_unstartable: no AM can start, or run the job, for the reason in `note`; with `given_up`.
         overdue: the time limit for which the scheduler itself killed it, as a sentence; empty if there was none.
         dialed_by: as `ContainerAllocator.dialed_by`.
         ended: when it ended, in seconds since 1970, as far as the scheduler knows; None before.

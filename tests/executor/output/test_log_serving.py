@@ -146,7 +146,7 @@ async def test_the_end_sends_the_rest_and_then_the_last_piece(tmp_path: Path) ->
     desk.end(book)
     desk.on_request(reader=2, stream="err")
     piece = await desk.read()
-    finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
+    finishing = asyncio.ensure_future(desk.readers.finish(CEILING, CEILING))
     assert await desk.answer() == LogPiece(reader=2, last=True)
     got = b""
     while not piece.last:
@@ -165,17 +165,19 @@ async def test_the_exit_does_not_wait_for_lost_readers(tmp_path: Path) -> None:
     book = desk.begin()
     desk.write(book, b"x")
     await desk.read()
-    finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
+    finishing = asyncio.ensure_future(desk.readers.finish(CEILING, CEILING))
     await asyncio.sleep(0)
     desk.readers.drop(DropLog(reader=1))
     await asyncio.wait_for(finishing, CEILING)
     await desk.read()
-    finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
+    finishing = asyncio.ensure_future(desk.readers.finish(CEILING, CEILING))
     await asyncio.sleep(0)
     desk.readers.forget()
     await asyncio.wait_for(finishing, CEILING)
     await desk.read()
-    await asyncio.wait_for(desk.readers.finish(0.01), CEILING)
+    await asyncio.wait_for(desk.readers.finish(0.01, CEILING), CEILING)
+    await desk.read()
+    await asyncio.wait_for(desk.readers.finish(CEILING, 0.01), CEILING)
     await desk.pen.stop(CEILING)
 
 
@@ -192,7 +194,7 @@ async def test_the_end_of_a_log_is_sent_once(tmp_path: Path) -> None:
     assert [moment for _, moment in unpack_times(piece.times)][-1] == 178_000_000_900
     assert whole.endswith(data_of(await desk.read(book.name, tail=True)))
     assert await desk.read("worker-0.s1.t2.out", tail=True) == LogPiece(reader=1)
-    await asyncio.wait_for(desk.readers.finish(CEILING), CEILING)
+    await asyncio.wait_for(desk.readers.finish(CEILING, CEILING), CEILING)
     await desk.pen.stop(CEILING)
 
 

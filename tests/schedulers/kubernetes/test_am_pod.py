@@ -21,6 +21,7 @@ from tony.schedulers.kubernetes.job_end import read_end_reason
 
 JOBS = "/apis/batch/v1/namespaces/ml/jobs"
 PODS = "/api/v1/namespaces/ml/pods"
+SECRETS = "/api/v1/namespaces/ml/secrets"
 
 
 @dataclass(slots=True)
@@ -116,3 +117,11 @@ def test_the_am_does_not_replace_a_client_s_reason(cluster: _Cluster) -> None:
     for who in ("ann", "signal SIGTERM"):
         forbid_replacement(cluster.client, "job-1", f"killed by {who}")
         assert read_end_reason(cluster.api.objects[JOBS, "job-1"]) == "killed by ann"
+
+
+async def test_the_secrets_of_a_job_that_has_ended_are_deleted(cluster: _Cluster) -> None:
+    """Whichever it had; that of another job stays."""
+    for name in ("job-1-am", "job-1-env", "job-10-am"):
+        cluster.api.objects[SECRETS, name] = {"metadata": {"name": name}}
+    await AmPod(cluster.client, "job-1", "am", 60.0).delete_secrets()
+    assert cluster.api.list_names("secrets") == ["job-10-am"]

@@ -297,7 +297,7 @@ def test_the_state_of_a_job_follows_its_conditions(cluster: Cluster, job: Prepar
         cluster.api.update(JOBS, name, {"status": {"conditions": [build_condition(kind)]}})
         assert find() == expected
     cluster.api.remove(JOBS, name)
-    assert find() == (False, None, False)
+    assert find() == (False, JobState.FAILED, False)
 
 
 def test_a_job_whose_application_master_failed_says_why(cluster: Cluster, job: PreparedJob) -> None:

@@ -159,7 +159,6 @@ async def _print(
             live = is_terminal(sys.stdout) and not options.as_json
             _warn_rotated(view.folder, record_of(view.home, view.id), selection, options)
             await _follow(view, _OutputViewer(printer), selection, options.tail, live=live)
-            _warn_missing(view.folder, selection, options)
             return
     async for lines in view.output(selection, follow=following, tail=options.tail):
         printer.print(lines)

@@ -100,6 +100,27 @@ RULES = (
         traps=("Pulling image busybox:1.36.1",),
     ),
     Rule(
+        name="kubernetes-container-config",
+        pattern=r"\bCreateContainerConfigError: ",
+        kind=FailureKind.LAUNCH,
+        advice="create what the message names in the namespace, or correct the setting that names it (template)",
+        source="kubernetes: pkg/kubelet/kuberuntime/kuberuntime_container.go",
+        examples=('CreateContainerConfigError: secret "wandb" not found',),
+        traps=("Warning: container config error",),
+    ),
+    Rule(
+        name="kubernetes-service-account",
+        pattern=r"\bservice account \S+ cannot |\bis forbidden: User \"system:serviceaccount:",
+        kind=FailureKind.PERMISSION,
+        advice="give the service account of the application master its Role (see docs/kubernetes.md)",
+        source="kubernetes: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go; tony itself",
+        examples=(
+            "service account tony cannot create pods in namespace ml: it needs its Role: kubectl -n ml create role",
+            'podgroups.scheduling.k8s.io is forbidden: User "system:serviceaccount:ml:tony" cannot create resource',
+        ),
+        traps=('jobs.batch is forbidden: User "ann" cannot create resource "jobs"',),
+    ),
+    Rule(
         name="image-without-python",
         pattern=r"\bimage \S+ cannot be used: it has no python3\b",
         kind=FailureKind.LAUNCH,

@@ -117,15 +117,21 @@ class LogReaders:
         for reader in list(self._readers):
             self._drop(reader)
 
-    async def finish(self, timeout: float) -> None:
-        """Send readers the rest, within `timeout` seconds. No program is running by then."""
+    async def finish(self, idle: float, limit: float) -> None:
+        """Send readers the rest. No program is running by then.
+
+        Args:
+            idle: seconds without a further request after which they are given up.
+            limit: seconds after which they are given up in any case.
+        """
         self._closing = True
         self.notify()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 while self._readers:
                     self._dropped.clear()
-                    await self._dropped.wait()
+                    async with asyncio.timeout(idle):
+                        await self._dropped.wait()
 
     def _drop(self, reader: int) -> None:
         task = self._readers.pop(reader, None)

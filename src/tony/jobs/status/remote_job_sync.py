@@ -148,6 +148,8 @@ async def _report_unregistered(
     report = await _query_am(folder)
     if report is None:
         report = await to_thread(load_cached_report, folder, record, fresh=not trouble)
+        if report.state.ended:
+            return report
         before = max(1, report.attempt, location.attempt if location else 0)
         waiting = status.note
         if status.attempt > before:

@@ -156,7 +156,8 @@ def _build_lost_report(
     note += _read_supervisor_note(folder)
     if status and status.is_unstartable:
         at = max(0.0, ended - (report.submitted or ended))
-        return end_report(report, failure_from_refusal(status.note, report.session, at), at=ended, note="never started")
+        how = "lost with the application master" if report.attempt else "never started"
+        return end_report(report, failure_from_refusal(status.note, report.session, at), at=ended, note=how)
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause=FailureCause.AM_LOST,

@@ -482,9 +482,9 @@ class KubernetesAllocator(EnlistingAllocator):
 
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)
-        if self.exit_code(report):
-            kill = report.failure if report.state is JobState.KILLED else None
-            await self._am_pod.fail_job(kill.reason if kill else "")
+        kill = report.failure if report.state is JobState.KILLED else None
+        if await self._am_pod.forbid_replacement(kill.reason if kill else ""):
+            await self._am_pod.delete_secrets()
         if self._tokens:
             await self._tokens.cancel()
 

@@ -80,7 +80,7 @@ class KubernetesAmContainer(AmContainer):
         if missing:
             settings, _ = read_settings(self._payload.record.spec.scheduler_settings)
             account, namespace = settings.service_account, self._client.namespace
-            text = f"service account {account} may not {', '.join(missing)} in namespace {namespace}"
+            text = f"service account {account} cannot {', '.join(missing)} in namespace {namespace}"
             self._fail_job(f"{text}: it needs its Role: {format_role_command(account, namespace)}")
 
     def _claim_attempt(self) -> int:
@@ -134,7 +134,7 @@ class KubernetesAmContainer(AmContainer):
 
 def _explain_refusal(error: InfraError, history_address: str) -> str:
     """Return why the job's history cannot be written."""
-    if isinstance(error, KubeApiError):
+    if isinstance(error, KubeApiError) and error.is_denied:
         return f"{error}: the service account of the application master needs its Role"
     location = f" in {history_address} (scheduler.kubernetes.history)" if history_address else ""
     text = f"the job's history cannot be written{location}: {error}"

@@ -18,6 +18,7 @@ from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.allocator_interface import SignalEffect
 from tony.schedulers.kubernetes.job_end import build_end_note, read_end_reason
+from tony.schedulers.kubernetes.job_secrets import delete_secrets
 
 #: Seconds between two requests.
 _INTERVAL_SECONDS = 8.0
@@ -87,14 +88,23 @@ class AmPod:
             await asyncio.sleep(pause)
         return self._leave(effect or SignalEffect.LEAVE_JOB)
 
-    async def fail_job(self, kill_reason: str) -> None:
-        """Have the Job fail when this process exits; if that cannot be requested, the next AM attempt does it.
+    async def forbid_replacement(self, kill_reason: str) -> bool:
+        """Have the Job end when this pod does; return False if only the next AM attempt can request that.
 
         Args:
             kill_reason: why a user has killed the job; empty if none has.
         """
         try:
             await to_thread(forbid_replacement, self._client, self._job, kill_reason)
+        except KubeError as error:
+            _log.warning("%s", error)
+            return False
+        return True
+
+    async def delete_secrets(self) -> None:
+        """Delete the job's Secrets: no further AM attempt will read them. What fails is deleted with the Job."""
+        try:
+            await to_thread(delete_secrets, self._client, self._job)
         except KubeError as error:
             _log.warning("%s", error)
 

@@ -20,6 +20,7 @@ from tony.model.state_directory import Home
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.kubernetes.hadoop_access import HadoopAccess, HadoopSummary, collect_settings
 from tony.schedulers.kubernetes.history_location import is_known
+from tony.schedulers.kubernetes.job_secrets import HADOOP_SECRET, build_secret_name
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 from tony.storage.hdfs.delegation_tokens import collect_job_credentials
 from tony.storage.hdfs.hdfs_clients import HdfsClients, find_hdfs
@@ -71,7 +72,7 @@ def _read_renewer(client: ApiClient, name: str) -> str:
 
 def _read_access(client: ApiClient, job: str) -> HadoopAccess | None:
     try:
-        data = client.get(SECRETS, f"{job}-hadoop").get("data") or {}
+        data = client.get(SECRETS, build_secret_name(job, HADOOP_SECRET)).get("data") or {}
     except KubeApiError as error:
         if error.is_missing:
             return None

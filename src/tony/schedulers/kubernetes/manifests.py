@@ -19,6 +19,13 @@ from tony.model.staged_files import StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.job_store.job_objects import build_labels, build_owner
 from tony.schedulers.kubernetes.history_setting import HISTORY_ANNOTATION, is_in_s3
+from tony.schedulers.kubernetes.job_secrets import (
+    AM_SECRET,
+    ENVIRONMENT_SECRET,
+    EXECUTOR_SECRET,
+    HADOOP_SECRET,
+    build_secret_name,
+)
 from tony.schedulers.kubernetes.launch_payload import (
     AM_ADDRESS,
     AM_MODULE,
@@ -93,7 +100,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     ]
     pod["tolerations"] = [*_LOST_NODE_TOLERATIONS, *own.tolerations]
     pod["automountServiceAccountToken"] = True
-    _add_secrets(pod, record, settings, "am")
+    _add_secrets(pod, record, settings, AM_SECRET)
     if is_in_s3(settings.history_address):
         _add_s3_variables(pod, settings)
     if settings.token_renewer:
@@ -170,7 +177,7 @@ def build_task_pod(
     if not settings.pod_logs:
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})
     pod["automountServiceAccountToken"] = False
-    _add_secrets(pod, record, settings, "x")
+    _add_secrets(pod, record, settings, EXECUTOR_SECRET)
     if isinstance(location, StagingS3):
         _add_s3_variables(pod, settings)
     labels = {**build_labels(record.job_id, TASK_PART), ROLE_LABEL: role}
@@ -350,10 +357,12 @@ def _add_secret(pod: Object, volume: str, name: str, folder: Path) -> None:
 def _add_secrets(pod: Object, record: JobRecord, settings: KubernetesSettings, part: str) -> None:
     """Give a pod credentials of the job, access to its file systems, and `container_env`."""
     if record.spec.container_env:
-        pod["containers"][0]["envFrom"] = [{"secretRef": {"name": f"{record.job_id}-env"}}]
-    _add_secret(pod, "secret", f"{record.job_id}-{part}", SECRET)
+        pod["containers"][0]["envFrom"] = [
+            {"secretRef": {"name": build_secret_name(record.job_id, ENVIRONMENT_SECRET)}}
+        ]
+    _add_secret(pod, "secret", build_secret_name(record.job_id, part), SECRET)
     if settings.list_file_systems(record.staged):
-        _add_secret(pod, "hadoop", f"{record.job_id}-hadoop", HADOOP)
+        _add_secret(pod, "hadoop", build_secret_name(record.job_id, HADOOP_SECRET), HADOOP)
 
 
 def _add_s3_variables(pod: Object, settings: KubernetesSettings) -> None:

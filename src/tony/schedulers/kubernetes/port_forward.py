@@ -110,6 +110,7 @@ def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
                 compression=None,
                 max_size=_MAX_MESSAGE_BYTES,
                 ping_interval=_PING_SECONDS,
+                logger=logging.Logger(__name__, logging.CRITICAL),  # it logs broken connections with a traceback
             )
         )
     except InvalidStatus as error:

@@ -7,7 +7,6 @@ that runs, and deleting the Job deletes all; a later submission in the namespace
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import socket
@@ -22,7 +21,7 @@ from tony.errors import ConfigError, Problem, SchedulerError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.kubeconfig import KubeconfigError
-from tony.kube.resources import JOBS, PODS, SECRETS
+from tony.kube.resources import JOBS, PODS
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.health_check import HealthCheck
@@ -35,7 +34,7 @@ from tony.rpc.am_address import TlsAddress, parse
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter
 from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
-from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL, build_labels, build_owner
+from tony.schedulers.job_store.job_objects import JOB_LABEL, MANAGED_LABELS, PART_LABEL
 from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_status
@@ -49,6 +48,14 @@ from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is
 from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, find_cluster_problems, find_pod_refusal
 from tony.schedulers.kubernetes.job_end import build_end_patch, build_list_entry, find_end, find_requested_end
 from tony.schedulers.kubernetes.job_files import find_files
+from tony.schedulers.kubernetes.job_secrets import (
+    AM_SECRET,
+    ENVIRONMENT_SECRET,
+    EXECUTOR_SECRET,
+    HADOOP_SECRET,
+    create_secret,
+    delete_secrets,
+)
 from tony.schedulers.kubernetes.launch_payload import CREDENTIALS_KEY, JOB_KEY, AmPayload, encode_payload
 from tony.schedulers.kubernetes.manifests import (
     AM_PART,
@@ -177,13 +184,13 @@ class KubernetesSubmitter(Submitter):
                     owner=str(created["metadata"]["uid"]),
                     images=images,
                 )
-                _create_secret(client, name, f"{name}-am", payload.owner, {JOB_KEY: encode_payload(payload)})
+                create_secret(client, name, AM_SECRET, payload.owner, {JOB_KEY: encode_payload(payload)})
                 secrets = {CREDENTIALS_KEY: encode_payload(credentials.executors)}
-                _create_secret(client, name, f"{name}-x", payload.owner, secrets)
+                create_secret(client, name, EXECUTOR_SECRET, payload.owner, secrets)
                 if variables := {key: value.encode() for key, value in job.record.spec.container_env.items()}:
-                    _create_secret(client, name, f"{name}-env", payload.owner, variables)
+                    create_secret(client, name, ENVIRONMENT_SECRET, payload.owner, variables)
                 if access:
-                    _create_secret(client, name, f"{name}-hadoop", payload.owner, access.encode())
+                    create_secret(client, name, HADOOP_SECRET, payload.owner, access.encode())
                 stop.check()
                 client.patch(JOBS, name, dict(RELEASE))
             with contextlib.suppress(KubeError):  # the next submission does it
@@ -211,7 +218,8 @@ class KubernetesSubmitter(Submitter):
                 job = client.get(JOBS, job_id)
             except KubeApiError as error:
                 if error.is_missing:
-                    return ApplicationStatus(alive=False, note="its Job was deleted from the cluster")
+                    note = "its Job was removed from the cluster, by a user or after `ttl`: its end is not known"
+                    return ApplicationStatus(alive=False, result=JobState.FAILED, note=note)
                 raise
             pods = _list_am_pods(client, job_id)
             am = _read_am_address(client, job_id)
@@ -219,14 +227,15 @@ class KubernetesSubmitter(Submitter):
             end = find_end(job) or (None if has_pod else find_requested_end(job, clock.wall()))
             is_waiting = not (has_pod or end or is_incomplete(job))
             refusal = find_pod_refusal(client, job) if is_waiting else ""
+        if end and end.state is not JobState.FAILED:
+            return ApplicationStatus(alive=False, result=end.state, note=end.text, ended=end.at)
+        # If the AM could not end the Job, the next one is started in vain.
+        if note := pod_status.find_failed_exit(pods, FAILED_EXIT_CODE):
+            at = end.at if end else None
+            return ApplicationStatus(alive=False, note=note, given_up=True, is_unstartable=True, ended=at)
         if end:
-            if end.state is not JobState.FAILED:
-                return ApplicationStatus(alive=False, result=end.state, note=end.text, ended=end.at)
             note = pod_status.explain_am_end(pods[-1]) if pods else ""
             return ApplicationStatus(alive=False, note=note or end.text, given_up=True, ended=end.at)
-        # It could not end the Job, so that the next one is started in vain.
-        if note := pod_status.find_failed_exit(pods, FAILED_EXIT_CODE):
-            return ApplicationStatus(alive=False, note=note, given_up=True)
         if is_incomplete(job):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         pod = _find_running_pod(pods)
@@ -274,7 +283,7 @@ class KubernetesSubmitter(Submitter):
         await to_thread(self._withdraw, folder.job_id, reason)
 
     def _withdraw(self, job_id: str, reason: str) -> None:
-        """End the Job, which stops the AM, and delete the pods of tasks."""
+        """End the Job, which stops the AM, and delete the pods of tasks, and the Secrets."""
         with contextlib.closing(self._create_client(job_id)) as client:
             try:
                 job = client.patch(JOBS, job_id, build_end_patch(reason))
@@ -284,6 +293,7 @@ class KubernetesSubmitter(Submitter):
                 if not error.is_missing:
                     raise
             client.delete_collection(PODS, labels={JOB_LABEL: job_id, PART_LABEL: TASK_PART})
+            delete_secrets(client, job_id)
 
     async def store_kill_request(self, folder: JobFolder) -> None:
         await to_thread(self._store_kill_request, folder)
@@ -342,7 +352,7 @@ class KubernetesSubmitter(Submitter):
             text = (
                 f"{settings.kubeconfig}, with which the job was submitted, is gone. Put it there again, or end the job"
             )
-            raise SchedulerError(f"{text} with: kubectl delete job ID")
+            raise SchedulerError(f"{text} with: kubectl delete job {job_id}")
         return settings
 
     def _create_client(self, job_id: str) -> ApiClient:
@@ -365,17 +375,6 @@ def _delete_job(client: ApiClient, name: str, uid: str) -> None:
     """Delete a Job whose submission has failed, and all that it owns."""
     with contextlib.suppress(KubeError):
         client.delete(JOBS, name, uid=uid)
-
-
-def _create_secret(client: ApiClient, job: str, name: str, owner: str, content: Mapping[str, bytes]) -> None:
-    body: Object = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "labels": build_labels(job, "secret"), "ownerReferences": [build_owner(job, owner)]},
-        "immutable": True,
-        "data": {key: base64.b64encode(value).decode() for key, value in content.items()},
-    }
-    client.create_unique(SECRETS, body)
 
 
 def _list_am_pods(client: ApiClient, job_id: str) -> Sequence[Object]:

@@ -40,7 +40,7 @@ def check_cluster(settings: YarnSettings, home: Home) -> Iterator[HealthCheck]:
             name="cluster",
             state=Health.MISSING,
             detail="no Hadoop cluster is configured (HADOOP_CONF_DIR)",
-            cost="jobs run on this machine only",
+            cost="no jobs on YARN",
             remedy="set HADOOP_CONF_DIR to the folder with core-site.xml and yarn-site.xml, or: tony mini start",
         )
         return
