@@ -604,6 +604,21 @@ def test_a_lost_container_is_requested_while_the_others_still_stop() -> None:
     assert outcome(simulation) == ("succeeded", 0, None)
 
 
+def test_a_request_that_is_refused_while_the_others_still_stop_fails_the_job() -> None:
+    """It is not made again when the next session opens."""
+    simulation = Simulation(workers(2, max_restarts=1))
+    simulation.stubborn.add(task("worker:1"))
+    simulation.begin()
+    simulation.run()
+    simulation.lose("c-1", "its node burned", silent=True)
+    simulation.deliver_pending()
+    assert simulation.app.state.job is JobState.RESTARTING
+    simulation.deliver(ev.Unsatisfiable(role="worker", reason="a policy forbids it"))
+    simulation.exit(task("worker:1"), OK)
+    simulation.run()
+    assert outcome(simulation)[::2] == ("failed", "refused")
+
+
 def test_failing_early_requests_are_not_repeated_for_ever() -> None:
     """A long back-off does not become a loop of containers that die."""
     simulation = Simulation(workers(1, max_restarts=3, backoff=50.0))

@@ -113,7 +113,7 @@ class Master:
         self._finish: act.Finish | None = None
         self._unconfirmed_ends = UnconfirmedEnds(app, self.feed, same_host=allocator.capabilities.same_host)
         self._on_attached: Callable[[TaskId], None] = lambda task: None
-        self._in_setup: dict[TaskId, str] = {}  # task -> its container
+        self._in_setup: dict[str, TaskId] = {}  # container -> its task
         save_copy = allocator.store_metrics if allocator.stores_metrics else None
         now, late = job_clock.now, attempt > 1
         self.metrics = MetricsStore(app.state, now, job.folder.metrics, late=late, save_copy=save_copy)
@@ -170,7 +170,7 @@ class Master:
         record = self.job.record
         setup = {
             task: Live(preparing=self._allocator.find_start_failure(name) or build_container_setup(record, task.role))
-            for task, name in self._in_setup.items()
+            for name, task in self._in_setup.items()
         }
         context = ReportContext(
             folder=str(self.job.folder.path),
@@ -349,7 +349,7 @@ class Master:
         part = build_task_part(
             self.job.record, self._framework, self._attempt, action, self._addresses.am, self._allocator.lease
         )
-        self._in_setup[action.task] = action.container
+        self._in_setup[action.container] = action.task
         try:
             await self._allocator.launch(action.container, part, self._credentials.executors)
         except InfraError as error:
@@ -358,7 +358,7 @@ class Master:
                 ev.ActionFailed(action=action.kind, cause=str(error), container=action.container, task=action.task)
             )
         finally:
-            self._in_setup.pop(action.task, None)
+            self._in_setup.pop(action.container, None)
 
     def _start(self, action: act.Start) -> None:
         self.executors.send_frame(action.task, self._starts.encode(action))

@@ -20,6 +20,8 @@ from tony.errors import SchedulerError
 #: pkg/endpoints/handlers/responsewriters/errors.go of k8s.io/apiserver.
 _NOT_READY = "not yet ready to handle request"
 _DENIAL = re.compile(r'User "[^"]*" cannot \w+ (?:resource|path)')
+#: Of the admission plug-in ResourceQuota (pkg/quota/v1/.../resourcequota/controller.go).
+_QUOTA = re.compile("exceeded quota|status unknown for quota")
 
 
 class KubeError(SchedulerError):
@@ -101,6 +103,11 @@ class KubeApiError(KubeError):
     def is_denied(self) -> bool:
         """Return True if the user has no right to the request; an API server that has just started may be wrong."""
         return self.status == 403 and _DENIAL.search(self.text) is not None
+
+    @property
+    def is_quota(self) -> bool:
+        """Return True if a quota has no room now, or is not known yet."""
+        return self.status == 403 and _QUOTA.search(self.text) is not None
 
 
 def build_api_error(what: str, status: int, answer: object, retry_after: float | None = None) -> KubeApiError:

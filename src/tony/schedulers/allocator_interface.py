@@ -258,6 +258,8 @@ class ContainerAllocator(ABC):
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         """Start the executor of a task in a granted container.
 
+        Returns early if the container ends while this waits for its executor; a `ContainerEnded` says why.
+
         Raises:
             SchedulerError: it could not be started; the container is gone (no `ContainerEnded` follows).
         """

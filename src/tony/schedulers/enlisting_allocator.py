@@ -25,14 +25,12 @@ class _Container:
     Attributes:
         process: the executor's process, once it has enlisted.
         launch: its task, once it is known.
-        enlisted: done when the executor was given its task; fails when the container ends before.
-        is_launching: `launch` waits for the executor.
+        enlisted: done when the executor was given its task, or the container has ended.
     """
 
     launch: asyncio.Future[TaskLaunch]
     enlisted: asyncio.Future[None]
     process: str = ""
-    is_launching: bool = False
 
 
 class EnlistingAllocator(ContainerAllocator):
@@ -53,15 +51,14 @@ class EnlistingAllocator(ContainerAllocator):
             held.launch.cancel()
 
     def end_container(self, event: ContainerEnded, sink: Sink) -> None:
-        """Report the end of a container, by `launch` if that waits for its executor, else to `sink`."""
+        """Report the end of a container; `launch` waits for its executor no longer."""
         held = self._enlisting.pop(event.container, None)
         if held is None:
             return
         held.launch.cancel()
-        if held.is_launching and not held.enlisted.done():
-            held.enlisted.set_exception(SchedulerError(event.cause))
-        else:
-            sink(event)
+        if not held.enlisted.done():
+            held.enlisted.set_result(None)
+        sink(event)
 
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
         held = self._enlisting.get(container)
@@ -70,11 +67,7 @@ class EnlistingAllocator(ContainerAllocator):
         if not held.launch.done():
             staged = self._staged.get(task.role, StagedRole())
             held.launch.set_result(TaskLaunch(task=task, credentials=credentials, staged=staged))
-        held.is_launching = True
-        try:
-            await asyncio.shield(held.enlisted)
-        finally:
-            held.is_launching = False
+        await asyncio.shield(held.enlisted)
 
     async def enlist(self, container: str, process: str) -> TaskLaunch:
         held = self._enlisting.get(container)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from tests.kube.fake_api import FakeApi, Object, refuse
 from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, build_payload
 from tests.support.waiting import wait_until
-from tony.core.events import ContainerEnded, Event, Excluded, Granted, Unsatisfiable
+from tony.core.events import ContainerEnded, Event, Excluded, Granted, Queued, Unsatisfiable
 from tony.errors import AttemptSupersededError, UserError
 from tony.hadoop.tokens import TokenCredentials
 from tony.kube import denials, resources
@@ -129,6 +130,23 @@ async def test_containers_that_ended_while_there_was_no_am_have_certainly_ended(
         assert "exit code 3" in ends["ended"].cause
         assert "deleted" in ends["deleted"].cause
         assert not any(each.is_unconfirmed for each in ends.values())
+
+
+async def test_pods_that_a_quota_refuses_wait_for_one_reason(tmp_path: Path) -> None:
+    """Refusals name the pod; and a kill does not wait for the next request."""
+    async with open_cluster(tmp_path) as cluster:
+        for text in ("exceeded quota: q", "status unknown for quota: q"):
+            refused = [f'pods "x{number}" is forbidden: {text}' for number in range(3)]
+            cluster.on_create = lambda names=itertools.cycle(refused): refuse(403, "Forbidden", next(names))  # type: ignore[misc]
+            if not cluster.events:
+                await cluster.start()
+                cluster.allocator.set_demand("worker", 3)
+            await wait_until(lambda text=text: Queued(reason=text) in cluster.events)  # type: ignore[misc]
+        assert [each.reason for each in cluster.find_events(Queued)] == [
+            "exceeded quota: q",
+            "status unknown for quota: q",
+        ]
+        assert not cluster.find_events(Unsatisfiable)
 
 
 async def fail_start(cluster: _Cluster, pod: str, state: Object, phase: str = "Pending") -> None:

@@ -14,10 +14,12 @@ from tests.kube.scripted_server import ScriptedServer
 from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_job, build_payload
 from tony.kube.cluster_access import ClusterAccess
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN
+from tony.schedulers.job_store.job_objects import build_labels
 from tony.schedulers.kubernetes import am_container, executor_container
 from tony.schedulers.kubernetes.access_rules import AM_RULES
 from tony.schedulers.kubernetes.am_container import KubernetesAmContainer
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, encode_payload
+from tony.schedulers.kubernetes.manifests import TASK_PART
 
 #: The container of an AM that was started again after the kernel had killed it.
 RESTARTED = {
@@ -71,8 +73,10 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
 
 
 def test_am_attempts_that_die_in_their_pod_count(pod: Pod, capsys: pytest.CaptureFixture[str]) -> None:
-    """The job fails with its pod: `backoffLimit` allows no other one."""
+    """The job fails with its pod: `backoffLimit` allows no other one, and its tasks are stopped."""
     assert [pod.start(), pod.start()] == ["tony-home-1", "tony-home-2"]
+    for name, part in (("task", TASK_PART), ("other", "am")):
+        pod.cluster.api.objects[PODS, name] = {"metadata": {"name": name, "labels": build_labels(pod.job, part)}}
     with pytest.raises(SystemExit) as caught:
         pod.start()
     assert caught.value.code == 42
@@ -81,6 +85,7 @@ def test_am_attempts_that_die_in_their_pod_count(pod: Pod, capsys: pytest.Captur
         "limit: request more with `scheduler.kubernetes.am_memory`\n"
     )
     assert pod.cluster.api.objects[JOBS, pod.job]["spec"] == {"backoffLimit": 0}
+    assert pod.cluster.api.list_names("pods") == ["am", "other"]
 
 
 def test_a_history_that_cannot_be_written_fails_the_job(

@@ -115,6 +115,16 @@ def test_tables_of_a_role_add_to_the_job_and_other_values_replace() -> None:
     assert (found.shm, found.service_account) == (MIB, "ours")
 
 
+def test_the_kubelet_gives_programs_their_stop_grace(tmp_path: Path) -> None:
+    """With ten seconds for the executor. The AM waits for the longest."""
+    spec = build_spec({}, worker={}, ps={})
+    roles = {**spec.roles, "worker": replace(spec.roles["worker"], stop_grace=300.0)}
+    record = build_record(tmp_path, replace(spec, roles=roles, stop_grace=5.0))
+    am = build_job(record, read_settings({})[0], (RUNTIME, 1))["spec"]["template"]
+    pods = (build_pod(record, "worker"), build_pod(record, "ps"), am)
+    assert [pod["spec"]["terminationGracePeriodSeconds"] for pod in pods] == [310, 15, 310]
+
+
 def test_the_label_of_a_role_is_one_more(tmp_path: Path) -> None:
     spec = build_spec({"node_selector": {"pool": "ml"}}, worker={})
     labelled = replace(spec, roles={"worker": replace(spec.roles["worker"], node_label="gpu=a100")})

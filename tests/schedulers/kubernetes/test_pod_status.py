@@ -85,6 +85,12 @@ STOPPED: Object = {"name": "tony", "state": {"terminated": {"exitCode": 143}}}
         (ended(reason="DeadlineExceeded"), "time limit", False, ClusterKill.OTHER),
         (ended(), "its pod was deleted", True, ClusterKill.OTHER),
         (
+            ended(reason="UnexpectedAdmissionError", message="no healthy devices"),
+            "its node rejected it: UnexpectedAdmissionError: no healthy devices",
+            True,
+            ClusterKill.OTHER,
+        ),
+        (
             ended(
                 initContainerStatuses=[{"name": "fetch", "state": {"terminated": {"exitCode": 2, "message": "404"}}}]
             ),

@@ -21,6 +21,7 @@ def test_lists_with_names_are_merged_and_others_replaced() -> None:
         volumeMounts=[{"name": "work", "mountPath": "/w"}],
     )
     pod["spec"] |= {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}], "tolerations": [{"key": "a"}]}
+    pod["spec"]["hostAliases"] = [{"ip": "10.0.0.1"}]
     template = own(
         env=[{"name": "B", "value": "2"}, {"name": "A", "value": "3"}],
         envFrom=[{"configMapRef": {"name": "f"}}],
@@ -30,6 +31,7 @@ def test_lists_with_names_are_merged_and_others_replaced() -> None:
     template["spec"] |= {
         "volumes": [{"name": "shm", "ephemeral": {}}],
         "tolerations": [{"key": "b"}],
+        "hostAliases": [{"ip": "10.0.0.2"}],
         "initContainers": [{"name": "fetch"}],
     }
     merge_template(pod, template)
@@ -47,7 +49,8 @@ def test_lists_with_names_are_merged_and_others_replaced() -> None:
             }
         ],
         "volumes": [{"name": "shm", "ephemeral": {}}],
-        "tolerations": [{"key": "b"}],
+        "tolerations": [{"key": "a"}, {"key": "b"}],
+        "hostAliases": [{"ip": "10.0.0.2"}],
         "initContainers": [{"name": "fetch"}],
     }
 

@@ -221,10 +221,11 @@ def on_unsatisfiable(ctx: StepContext, event: ev.Unsatisfiable) -> None:
     """
     state = ctx.state
     killed = _find_memory_failure(state, event.role)
-    if killed and (state.active or state.job is JobState.RESTARTING):
+    is_running = state.active or state.job is JobState.RESTARTING
+    if killed and is_running:
         state.failures = [killed, *(failure for failure in state.failures if failure is not killed)]
         _finish_failed(ctx, killed, event.reason, event.reason)
-    elif state.active:
+    elif is_running:
         kind, facts = FailureClass.INFRASTRUCTURE, MessageFacts(message=event.reason)
         fail_job(ctx, failure_builders.failure_from_job(state, FailureCause.REFUSED, kind, facts, ctx.now))
 

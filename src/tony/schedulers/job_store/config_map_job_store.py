@@ -135,7 +135,8 @@ class ConfigMapJobStore(JobStore):
         if isinstance(error, KubeApiError):
             if error.is_denied:
                 return self._denials.are_permanent()
-            return not error.is_transient and not error.is_unauthorized  # a token is replaced before it expires
+            is_expired = error.is_unauthorized  # a token is replaced before it expires
+            return not (error.is_transient or error.is_quota or is_expired)
         return isinstance(error, StorageError)
 
     def close(self) -> None:

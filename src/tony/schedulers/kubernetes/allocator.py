@@ -98,12 +98,11 @@ class KubernetesAllocator(EnlistingAllocator):
         attempt: int,
     ) -> None:
         super().__init__(job)
-        self._job, self._payload, self._host = job, payload, host
+        self._job, self._payload, self._host, self._client = job, payload, host, client
         self._settings, _ = read_settings(job.record.spec.scheduler_settings)
-        self._client = client
         self._labels = {JOB_LABEL: job.record.job_id, PART_LABEL: TASK_PART}
         self._am_pod = AmPod(client, job.record.job_id, pod, _CURRENT_SHARE * self.overlap)
-        self._requests = PodRequests(client, self._labels, self._am_pod, store.is_permanent, self._note_queued)
+        self._requests = PodRequests(client, self._labels, self._am_pod, store.is_permanent, self._review_soon)
         self._store, self._output, self.attempt = store, OutputStore(store, attempt), attempt
         record, executors = payload.record, payload.credentials.executors
         self._publisher = RecordPublisher(store, record, executors, job.folder, job.folder.am_log)
@@ -115,12 +114,11 @@ class KubernetesAllocator(EnlistingAllocator):
         self._pod_groups = PodGroupRequests(
             client, job.record.job_id, payload.owner, self._am_pod, is_required=self._settings.gang == "native"
         )
-        self._queued = ""
+        self._queued = self._am_address = ""
         self._queue_watch = QueueWatch(client, self._settings.queue, self._table, self._note_pending)
         self._memory = {name: role.resources.memory for name, role in job.record.spec.effective_roles.items()}
         self._excluded = ExcludedNodes(lambda event: self._sink(event))
         self._sink: Sink = _ignore
-        self._am_address = ""
         self._reviewing: asyncio.TimerHandle | None = None
         self._watch: ObjectWatch | None = None
         self._am_pod_watch: asyncio.Task[None] | None = None
@@ -291,7 +289,7 @@ class KubernetesAllocator(EnlistingAllocator):
         if (gang := pod.gang) and self._gangs.kind is GangKind.POD_GROUP:
             is_created = await self._pod_groups.create(gang, partial(self._table.is_creating, gang))
             gang = gang if is_created else None
-        return await self._requests.create(lambda: self._build(pod, gang), lambda: pod.stage is PodStage.CREATING)
+        return await self._requests.create(pod, lambda: self._build(pod, gang))
 
     def _build(self, pod: TaskPod, gang: Gang | None) -> Object:
         pod.avoided = self._excluded.all
@@ -446,11 +444,13 @@ class KubernetesAllocator(EnlistingAllocator):
         pod = self._table.pods.get(container)
         if pod and not pod.kill_reason:
             pod.stage, pod.kill_reason = PodStage.ENDING, reason
+            self._requests.wake()
             self._start(self._requests.delete(container))
 
     def _drop(self, pod: TaskPod) -> None:
         is_requested = pod.stage is not PodStage.CREATING
         pod.stage = PodStage.ENDING
+        self._requests.wake()
         if is_requested:
             self._start(self._requests.delete(pod.name))
 

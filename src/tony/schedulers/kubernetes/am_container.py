@@ -21,6 +21,7 @@ from tony.model.state_directory import Home, build_segment_name
 from tony.retry import Backoff
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN, PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
+from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL
 from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules, format_role_command
 from tony.schedulers.kubernetes.allocator import KubernetesAllocator
@@ -29,7 +30,7 @@ from tony.schedulers.kubernetes.executor_container import get_variable, read_sec
 from tony.schedulers.kubernetes.history_location import open_own_history
 from tony.schedulers.kubernetes.history_setting import is_in_s3
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
-from tony.schedulers.kubernetes.manifests import MAX_AM_ATTEMPTS
+from tony.schedulers.kubernetes.manifests import MAX_AM_ATTEMPTS, TASK_PART
 from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 from tony.schedulers.kubernetes.settings import read_settings
 
@@ -119,10 +120,14 @@ class KubernetesAmContainer(AmContainer):
             self._fail_job(f"{text}; the last one: {last}" if last else text)
 
     def _fail_job(self, reason: str) -> NoReturn:
-        """Exit for good: no other AM is to be started, unless the right to say so is missing."""
+        """Exit for good, with all programs: no other AM is to be started, unless the right to say so is missing."""
         print(reason, file=sys.stderr)
+        job = self._payload.record.job_id
+        labels = {JOB_LABEL: job, PART_LABEL: TASK_PART}
         with contextlib.suppress(KubeError):
-            forbid_replacement(self._client, self._payload.record.job_id)
+            forbid_replacement(self._client, job)
+            for pod in self._client.list(PODS, labels=labels, metadata_only=True).items:
+                self._client.delete(PODS, str(pod["metadata"]["name"]))
         sys.exit(FAILED_EXIT_CODE)
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:

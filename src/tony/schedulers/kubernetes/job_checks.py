@@ -66,7 +66,7 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
         try:
             client.create(resource, body, dry_run=True)
         except KubeApiError as error:
-            if "exceeded quota" in error.text or (error.is_transient and _WEBHOOK not in error.text):  # it waits
+            if error.is_quota or (error.is_transient and _WEBHOOK not in error.text):  # it waits
                 continue
             if location and location.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
                 text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another location"

@@ -88,7 +88,8 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     """
     own = find_am_settings(settings)
     objects = {runtime[0], *(item.digest for role in record.staged.roles.values() for item in role.items)}
-    pod = _build_pod_spec(record, settings, own, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
+    pod = _build_pod_spec(settings, own, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
+    _set_stop_grace(pod, max(map(record.spec.stop_grace_of, record.spec.effective_roles)))
     container = pod["containers"][0]
     container["image"] = settings.image
     container["command"] = build_pod_command(runtime, AM_MODULE)
@@ -164,7 +165,8 @@ def build_task_pod(
     objects = {runtime[0]: runtime[1], **{digest: pieces[digest] for digest in stored}}
     resources = replace(own.resources, memory=memory + _EXECUTOR_MEMORY)
     location = settings.staging_location if 0 in objects.values() else None
-    pod = _build_pod_spec(record, settings, _add_claim(pods, location.claim if location else ""), resources, objects)
+    pod = _build_pod_spec(settings, _add_claim(pods, location.claim if location else ""), resources, objects)
+    _set_stop_grace(pod, record.spec.stop_grace_of(role))
     container = pod["containers"][0]
     if location:
         container["env"].append({"name": STAGING_SETTING, "value": str(location)})
@@ -203,9 +205,7 @@ def build_staging_pod(
     """
     own = replace(find_am_settings(settings), service_account="", template=settings.template)
     resources = Resources(memory=settings.am_memory)
-    pod = _build_pod_spec(
-        record, settings, _add_claim(own, claim.claim, is_read_only=False), resources, dict([runtime])
-    )
+    pod = _build_pod_spec(settings, _add_claim(own, claim.claim, is_read_only=False), resources, dict([runtime]))
     container = pod["containers"][0]
     container["image"] = settings.image
     container["command"] = [*build_pod_command(runtime, RECEIVER_MODULE), str(claim.path)]
@@ -246,8 +246,12 @@ def build_pod_name_prefix(job: str, role: str) -> str:
     return f"{job}-{re.sub('[^a-z0-9]+', '-', role.lower()).strip('-')[:20] or 'task'}"
 
 
+def _set_stop_grace(pod: Object, stop_grace: float) -> None:
+    """Give programs the time that the job says, also where the kubelet stops them."""
+    pod["terminationGracePeriodSeconds"] = int(stop_grace) + _GRACE_SECONDS
+
+
 def _build_pod_spec(
-    record: JobRecord,
     settings: KubernetesSettings,
     own: PodSettings,
     resources: Resources,
@@ -276,7 +280,6 @@ def _build_pod_spec(
         container["imagePullPolicy"] = settings.pull_policy
     pod: Object = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": int(record.spec.stop_grace) + _GRACE_SECONDS,
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,

@@ -6,7 +6,9 @@ Pods are created and deleted only by the current AM attempt: see `am_pod`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import re
 from collections.abc import Callable, Mapping
 
 from tony.kube.api_client import ApiClient, Object, ObjectList
@@ -15,6 +17,7 @@ from tony.kube.resources import PODS
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.kubernetes.am_pod import AmPod
+from tony.schedulers.kubernetes.pod_table import PodStage, TaskPod
 from tony.schedulers.kubernetes.pod_watch import trim_pod
 
 #: Requests that create pods at one time: half of the threads of the AM.
@@ -24,6 +27,8 @@ _BACKOFF = Backoff(first=0.5, most=30.0, jitter=0.5)
 _PROOF_SECONDS = 1.0
 #: Grace of a pod that is killed: with 0 the object would be removed before its processes are.
 _KILL_GRACE_SECONDS = 1
+#: What differs between refusals of pods for the same reason.
+_OWN_NAME = re.compile(r'^pods "[^"]*" is forbidden: ')
 _log = logging.getLogger(__name__)
 
 
@@ -33,7 +38,7 @@ class PodRequests:
     Args:
         client: repeats no request itself.
         is_permanent: whether an error will not pass.
-        on_wait: called with the API server's message when a pod cannot be created yet.
+        on_refused: called when a pod cannot be created yet, for its new `pending_reason`.
     """
 
     def __init__(
@@ -42,18 +47,24 @@ class PodRequests:
         labels: Mapping[str, str],
         am_pod: AmPod,
         is_permanent: Callable[[KubeError], bool],
-        on_wait: Callable[[str], None],
+        on_refused: Callable[[], None],
     ) -> None:
         self._client, self._labels, self._am_pod = client, labels, am_pod
-        self._is_permanent, self._on_wait = is_permanent, on_wait
+        self._is_permanent, self._on_refused = is_permanent, on_refused
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
+        self._woken = asyncio.Event()
 
-    async def create(self, build: Callable[[], Object], is_needed: Callable[[], bool]) -> bool:
+    def wake(self) -> None:
+        """Give up requests for pods that are no longer CREATING, although they wait."""
+        self._woken.set()
+        self._woken = asyncio.Event()
+
+    async def create(self, pod: TaskPod, build: Callable[[], Object]) -> bool:
         """Create a pod as soon as that is possible; return True if it may have been created.
 
         Args:
-            build: returns the pod; called late, since the bodies of thousands that wait would take 9 KB of memory each.
-            is_needed: asked before each request; the pod is given up when it returns False.
+            pod: given up once it is no longer CREATING.
+            build: returns its body; called late, since those of thousands that wait would take 9 KB of memory each.
 
         Raises:
             KubeApiError: the API server will never accept it.
@@ -61,12 +72,12 @@ class PodRequests:
         is_sent = False
         body: Object = {}
         for pause in _BACKOFF:
-            if not is_needed():
+            if not _is_needed(pod):
                 break
             try:
                 if await self._am_pod.confirm():
                     async with self._slots:
-                        if not is_needed():
+                        if not _is_needed(pod):
                             break
                         if await self._am_pod.confirm(_PROOF_SECONDS):
                             body = body or build()
@@ -79,12 +90,16 @@ class PodRequests:
                 is_sent = is_sent or error.status >= 500  # it may have been created
                 if error.is_existing:  # an answer was lost
                     return True
-                if self._is_permanent(error) and not _is_quota_exceeded(error):
+                if self._is_permanent(error):
                     raise
-                self._on_wait(error.text)
+                pod.pending_reason = _OWN_NAME.sub("", error.text)
+                self._on_refused()
             except KubeError as error:
                 _log.warning("%s", error)
-            await asyncio.sleep(pause)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    while _is_needed(pod):
+                        await self._woken.wait()
         return is_sent
 
     async def list(self) -> ObjectList:
@@ -130,5 +145,5 @@ async def delete_if_current(am_pod: AmPod, delete: Callable[[], None], *, is_opt
         await asyncio.sleep(pause)
 
 
-def _is_quota_exceeded(error: KubeApiError) -> bool:
-    return error.status == 403 and "exceeded quota" in error.text
+def _is_needed(pod: TaskPod) -> bool:
+    return pod.stage is PodStage.CREATING

@@ -267,6 +267,9 @@ def explain_end(pod: Object) -> PodEnd:
         return PodEnd(cause="its node was lost", is_blameless=True, kill=ClusterKill.OTHER, is_unconfirmed=True)
     if not terminated and (failure := _find_init_failure(pod)):
         return PodEnd(cause=failure)
+    if not terminated and status.get("phase") == "Failed" and status.get("reason"):  # by the kubelet's admission
+        cause = f"its node rejected it: {status['reason']}: {message}"
+        return PodEnd(cause=cause, is_blameless=True, kill=ClusterKill.OTHER)
     if not terminated or pod.get("metadata", {}).get("deletionTimestamp"):
         return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)
     return PodEnd(cause=_explain_exit(terminated))

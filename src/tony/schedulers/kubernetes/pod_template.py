@@ -27,6 +27,7 @@ _MERGE_KEYS: Mapping[str, str] = {
 _ADDED = frozenset(
     {
         "envFrom",
+        "tolerations",
         "requiredDuringSchedulingIgnoredDuringExecution",
         "preferredDuringSchedulingIgnoredDuringExecution",
     }
@@ -50,7 +51,7 @@ _OWN_FIELDS: Sequence[tuple[str, str]] = (
     (rf"{_OWN_CONTAINER}\.resources\.(?:requests|limits)\.memory", "set `memory` of the role, or `am_memory`"),
     (rf"{_OWN_CONTAINER}\.env\[TONY_.*\]", ""),
     (rf"{_OWN_CONTAINER}\.volumeMounts\[(?:{OWN_PATHS})\]", "mount it at another path"),
-    (r"spec\.volumes\[(?:objects|secret)\]", "choose another name"),
+    (r"spec\.volumes\[(?:objects|secret|hadoop|keytab|volume-\d+|object-.*)\]", "choose another name"),
     (rf"spec\.containers\[(?!{CONTAINER_NAME}\])[^\]]*\]", _FURTHER_CONTAINERS),
 )
 #: The same in the pod of the AM only.
