@@ -197,6 +197,10 @@ class RecordError(PlatformError):
     """An event log or a job directory is damaged."""
 
 
+class UncertainSubmissionError(SchedulerError):
+    """A submission failed, and its job may be running all the same."""
+
+
 class MissingRecordError(RecordError):
     """What a command reads of a job was never kept, such as events of a job whose AM was never started."""
 

@@ -71,6 +71,11 @@ def test_a_token_file_goes_before_a_token(tmp_path: Path) -> None:
     assert load_login(tmp_path, "tokenFile: token, token: old").authorization == "Bearer from-file"
 
 
+def test_the_end_of_a_line_is_no_part_of_a_token(tmp_path: Path) -> None:
+    """As in YAML with `token: |`."""
+    assert load_login(tmp_path, 'token: "secret\\n"').authorization == "Bearer secret"
+
+
 def test_certificates_may_be_in_the_file_itself(tmp_path: Path) -> None:
     data = base64.b64encode(b"PEM").decode()
     (tmp_path / "key.pem").write_text("KEY")
@@ -130,6 +135,10 @@ def test_a_program_that_fails_is_named(tmp_path: Path, command: str, message: st
         (MINIMAL.replace("USER", "client-key-data: '?'"), "client-key-data .*is not base64"),
         (MINIMAL.replace("USER", "client-key: nowhere"), "client-key .*nowhere cannot be read"),
         (MINIMAL.replace("USER", "exec: {command: x, apiVersion: v0}"), "exec.apiVersion .*must be one of"),
+        (MINIMAL.replace("10.0.0.1:6443", "h:99999"), "server .*config.: must be the URL of an API server"),
+        (MINIMAL.replace("10.0.0.1:6443", "[::1"), "server .*config.: must be the URL of an API server"),
+        (MINIMAL.replace("server:", "insecure-skip-tls-verify: 'false', server:"), "must be true or false"),
+        (MINIMAL.replace("USER", 'token: "a\\nb"'), "token .*characters that no header may have"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, message: str) -> None:

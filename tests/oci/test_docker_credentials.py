@@ -11,13 +11,16 @@ import pytest
 
 from tony.errors import StorageError
 from tony.oci.docker_credentials import RegistryLogin, load_docker_login
+from tony.oci.image_names import Repository
 
 AUTH = base64.b64encode(b"ann:se:cret").decode()
 
 
 def load(folder: Path, config: object, registry: str = "ghcr.io") -> RegistryLogin:
     (folder / "config.json").write_text(json.dumps(config))
-    return load_docker_login(registry, {"DOCKER_CONFIG": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"})
+    return load_docker_login(
+        Repository(registry, "ann/files"), {"DOCKER_CONFIG": str(folder), "PATH": f"{folder}:{os.environ['PATH']}"}
+    )
 
 
 def write_helper(folder: Path, name: str, script: str) -> None:
@@ -48,7 +51,18 @@ def test_an_identity_token(tmp_path: Path) -> None:
 
 def test_a_user_without_credentials(tmp_path: Path) -> None:
     assert load(tmp_path, {"auths": {"ghcr.io:443": {"auth": AUTH}}}).basic == ""
-    assert load_docker_login("ghcr.io", {"HOME": str(tmp_path)}).origin == f"there is no {tmp_path}/.docker/config.json"
+    login = load_docker_login(Repository("ghcr.io", "x"), {"HOME": str(tmp_path)})
+    assert login.origin == f"there is no {tmp_path}/.docker/config.json"
+
+
+def test_credentials_of_another_part_of_the_registry_are_not_used(tmp_path: Path) -> None:
+    """`podman login quay.io/ann` writes such entries; the one that fits best is used."""
+    other = {"quay.io/other": {"auth": AUTH}, "quay.io/an": {"auth": AUTH}, "quay.io/ann/files/x": {"auth": AUTH}}
+    assert load(tmp_path, {"auths": other}, "quay.io").basic == ""
+    bob, eve = (base64.b64encode(f"{name}:x".encode()).decode() for name in ("bob", "eve"))
+    own = {"quay.io": {"auth": eve}, "quay.io/ann": {"auth": bob}}
+    assert load(tmp_path, {"auths": {**other, **own}}, "quay.io").user == "bob"
+    assert load(tmp_path, {"auths": {**other, "quay.io": {"auth": eve}}}, "quay.io").user == "eve"
 
 
 @pytest.mark.parametrize("config", [{"credHelpers": {"ghcr.io": "own"}, "credsStore": "other"}, {"credsStore": "own"}])

@@ -24,7 +24,7 @@ from tony.config.files.call_settings import from_spec
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
 from tony.config.table.layers import format_key, leaves, quote
-from tony.errors import ConfigError, Problem, StorageError, TonyError
+from tony.errors import ConfigError, Problem, StorageError, TonyError, UncertainSubmissionError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import create_job_id, remember
@@ -132,7 +132,11 @@ class Prepared:
         """
         # This file makes the job visible to `status`, so it is written after all others.
         write_json(self.job.folder.job, to_plain(_redact(self.job.record)))
-        await self.submitter.submit(self.job)
+        try:
+            await self.submitter.submit(self.job)
+        except UncertainSubmissionError:
+            self.accepted.set()
+            raise
         self.accepted.set()
         remember(self.job.home, self.job.record.job_id)
         return self.job.record.job_id

@@ -146,7 +146,9 @@ class ApiClient:
                 return self.create(resource, body)
             except KubeApiError as error:
                 if is_sent and error.is_existing:
-                    return self.get(resource, body["metadata"]["name"])
+                    # Users may list all that they create, but not get pods.
+                    found = self.list(resource, name=body["metadata"]["name"]).items
+                    return found[0] if found else body
                 if not error.is_transient or time.monotonic() + pause > give_up_at:
                     raise
             except AnswerLostError:

@@ -206,7 +206,14 @@ class ExecCredentials(CredentialSource):
 
 
 def build_bearer(token: str, login: LoginCredentials) -> LoginCredentials:
-    """Return credentials with a bearer token added."""
+    """Return credentials with a bearer token added. White space around it, such as the end of a line, is left out.
+
+    Raises:
+        CredentialsError: it cannot be part of a header.
+    """
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise CredentialsError("a bearer token has characters that no header may have")
     return LoginCredentials(authorization=f"Bearer {token}", certificate=login.certificate, key=login.key)
 
 

@@ -30,6 +30,7 @@ from tony.kube.credentials import (
     build_bearer,
     describe_cluster_for_exec,
 )
+from tony.kube.errors import CredentialsError
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 #: Sections whose entries have a name; the entry itself is below the second word.
@@ -55,6 +56,13 @@ class _Entry:
         if not isinstance(value, str):
             raise _build_error(self.file, key, "must be text")
         return value
+
+    def get_flag(self, key: str) -> bool:
+        """Return a value; False if it is not set."""
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise _build_error(self.file, key, "must be true or false")
+        return bool(value)
 
     def read(self, key: str) -> str:
         """Return the text of a file that `key` names, or of `key-data`, which goes first; empty if neither is set."""
@@ -104,7 +112,7 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
     user_name = found.get_text("user")
     user = _find(sections, "users", user_name, shown) if user_name else _Entry({}, found.file)
     server = cluster.get_text("server")
-    if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname:
+    if not _is_server(server):
         raise _build_error(cluster.file, "server", "must be the URL of an API server, such as https://10.0.0.1:6443")
     if user.values.get("as-groups"):
         raise _build_error(user.file, "as-groups", "is not supported: a user can be impersonated (`as`), groups cannot")
@@ -112,7 +120,7 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
         server=server.rstrip("/"),
         namespace=namespace or found.get_text("namespace") or "default",
         authority=cluster.read("certificate-authority"),
-        is_verified=not cluster.values.get("insecure-skip-tls-verify"),
+        is_verified=not cluster.get_flag("insecure-skip-tls-verify"),
         tls_name=cluster.get_text("tls-server-name"),
         proxy=cluster.get_text("proxy-url") or find_proxy(server),
         credentials=_build_credentials(user, cluster),
@@ -120,6 +128,14 @@ def load_cluster_access(files: Sequence[Path], context: str = "", namespace: str
         origin=f"context {name} of {found.file}",
         context=name,
     )
+
+
+def _is_server(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def find_proxy(server: str) -> str:
@@ -196,7 +212,10 @@ def _build_credentials(user: _Entry, cluster: _Entry) -> CredentialSource:
     if name := user.get_text("tokenFile"):
         return BearerTokenFile(user.file.parent / name, login)
     if token := user.get_text("token"):
-        return FixedCredentials(build_bearer(token, login))
+        try:
+            return FixedCredentials(build_bearer(token, login))
+        except CredentialsError as error:
+            raise _build_error(user.file, "token", str(error)) from None
     if name := user.get_text("username"):
         return FixedCredentials(build_basic(name, user.get_text("password"), login))
     return FixedCredentials(login)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.errors import StorageError
-from tony.oci.image_names import DOCKER_HUB
+from tony.oci.image_names import DOCKER_HUB, Repository
 
 #: The name of Docker Hub in these files.
 _DOCKER_HUB_KEY = "https://index.docker.io/v1/"
@@ -46,8 +46,8 @@ class RegistryLogin:
         return f"Basic {base64.b64encode(f'{self.user}:{self.password}'.encode()).decode()}" if self.user else ""
 
 
-def load_docker_login(registry: str, environment: Mapping[str, str]) -> RegistryLogin:
-    """Return the user's credentials for a registry; empty ones if there are none.
+def load_docker_login(repository: Repository, environment: Mapping[str, str]) -> RegistryLogin:
+    """Return the user's credentials for a repository: of an entry for it, or for its registry; empty if there are none.
 
     Args:
         environment: `DOCKER_CONFIG`, `HOME` and what helpers need.
@@ -61,21 +61,25 @@ def load_docker_login(registry: str, environment: Mapping[str, str]) -> Registry
         config = json.loads(path.read_bytes())
         if not isinstance(config, dict):
             raise ValueError("it is no JSON object")
-        key = _DOCKER_HUB_KEY if registry == DOCKER_HUB else registry
+        key = _DOCKER_HUB_KEY if repository.registry == DOCKER_HUB else repository.registry
         helper = (config.get("credHelpers") or {}).get(key) or config.get("credsStore")
         if helper and (login := _ask_helper(str(helper), key, environment)):
             return login
-        return _find_stored(config.get("auths") or {}, registry, str(path))
+        return _find_stored(config.get("auths") or {}, repository, str(path))
     except FileNotFoundError:
         return RegistryLogin(origin=f"there is no {path}")
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise StorageError(f"{path} cannot be used: {error}") from error
 
 
-def _find_stored(entries: Mapping[str, Any], registry: str, path: str) -> RegistryLogin:
+def _find_stored(entries: Mapping[str, Any], repository: Repository, path: str) -> RegistryLogin:
+    registry = repository.registry
     names = {registry, "index.docker.io", "registry-1.docker.io"} if registry == DOCKER_HUB else {registry}
-    for key, entry in entries.items():
-        if key.removeprefix("https://").removeprefix("http://").partition("/")[0] in names and entry:
+    # An entry may be for a part of the registry: the longest goes first.
+    for key, entry in sorted(entries.items(), key=lambda item: len(item[0]), reverse=True):
+        host, _, part = key.removeprefix("https://").removeprefix("http://").partition("/")
+        is_prefix = part.strip("/") in ("", "v1", "v2") or f"{repository.path}/".startswith(f"{part.strip('/')}/")
+        if host in names and is_prefix and entry:
             user, _, password = base64.b64decode(entry.get("auth") or "").decode().partition(":")
             return RegistryLogin(
                 user=entry.get("username") or user,

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
+from itertools import count
 from typing import TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -116,7 +117,13 @@ class RegistryClient:
             RegistryError: the registry refuses, or cannot be reached.
             OSError: from reading it.
         """
-        self._retry(lambda: self._upload(digest, size, read))
+        tries = count()
+
+        def store() -> None:
+            if next(tries) == 0 or not self.has_blob(digest):  # an answer may have been lost
+                self._upload(digest, size, read)
+
+        self._retry(store)
 
     def push_config(self, config: ImageDocument) -> None:
         """Store a document that is a blob: the configuration of an image.

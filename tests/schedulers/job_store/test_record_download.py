@@ -93,6 +93,14 @@ def test_credentials_are_their_owners_alone(files: FakeWebHdfs, folder: JobFolde
     assert folder.credentials.parent.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize("content", [b'{"address":"unix:/tmp/x"}', b"x", b"[" * 60_000, b"[]", b'{"address":7}'])
+def test_an_address_of_this_machine_is_not_taken(files: FakeWebHdfs, folder: JobFolder, content: bytes) -> None:
+    """Others may be able to write there: a socket of theirs would get the job's token, without TLS."""
+    files.files[f"{THERE}/am.json"] = FakeFile(content=content)
+    record(files, folder).fetch()
+    assert not folder.am.exists()
+
+
 def test_no_credentials_come_after_the_end(files: FakeWebHdfs, folder: JobFolder) -> None:
     """Another process has written the last report here, and removed the credentials, during the transfer."""
     for name in ("access.json", "am.json"):

@@ -135,9 +135,11 @@ async def test_containers_that_ended_while_there_was_no_am_have_certainly_ended(
 async def test_pods_that_a_quota_refuses_wait_for_one_reason(tmp_path: Path) -> None:
     """Refusals name the pod; and a kill does not wait for the next request."""
     async with open_cluster(tmp_path) as cluster:
+        numbers = itertools.count()
         for text in ("exceeded quota: q", "status unknown for quota: q"):
-            refused = [f'pods "x{number}" is forbidden: {text}' for number in range(3)]
-            cluster.on_create = lambda names=itertools.cycle(refused): refuse(403, "Forbidden", next(names))  # type: ignore[misc]
+            cluster.on_create = lambda text=text: refuse(  # type: ignore[misc]
+                403, "Forbidden", f'pods "x{next(numbers)}" is forbidden: {text}'
+            )
             if not cluster.events:
                 await cluster.start()
                 cluster.allocator.set_demand("worker", 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 
 import pytest
@@ -14,7 +13,6 @@ from tony.schedulers.kubernetes.pod_status import (
     explain_am_end,
     explain_end,
     explain_restart,
-    find_am_failure,
     find_pending_reason,
     find_start_failure,
     has_executor_ended,
@@ -216,27 +214,6 @@ def test_an_image_without_python_never_starts() -> None:
     assert find_start_failure(pod) == StartFailure(
         "image x cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later"
     )
-
-
-@pytest.mark.parametrize(
-    ("reason", "message", "age", "is_given_up"),
-    [
-        ("ErrImageNeverPull", "", 1, True),
-        ("ErrImagePull", "manifest unknown", 59, False),
-        ("ErrImagePull", "manifest unknown", 61, True),
-        ("ErrImagePull", "reading r.io/unknown/x: i/o timeout", 899, False),
-        ("ErrImagePull", "429 Too Many Requests: You have reached your unauthenticated pull rate limit", 899, False),
-        ("ErrImagePull", f"{'x' * 700}: code = NotFound", 61, True),
-        ("ErrImagePull", "429 Too Many Requests", 901, True),
-        ("ContainerCreating", "", 1900, False),
-    ],
-)
-def test_an_am_that_cannot_start_is_given_up(reason: str, message: str, age: float, *, is_given_up: bool) -> None:
-    """An image may be there a minute after its pod has a node; or later, if the registry had no time for it."""
-    since = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:10:00Z"}
-    pod = waiting(reason, message, image="r.io/unknown/x", conditions=[since])
-    scheduled = datetime.datetime(2026, 1, 1, 0, 10, tzinfo=datetime.UTC).timestamp()
-    assert bool(find_am_failure(pod, scheduled + age)) is is_given_up
 
 
 def test_an_am_that_the_kubelet_starts_again_is_explained() -> None:

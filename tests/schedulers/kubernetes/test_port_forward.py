@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from tony.kube.cluster_access import ClusterAccess
 from tony.kube.errors import KubeApiError, UnreachableError
 from tony.schedulers.kubernetes.port_forward import forward_port
 
+REFUSAL = 'pods "am" is forbidden: User "ann" cannot create resource "pods/portforward"'
 PROTOCOL = Subprotocol("v4.channel.k8s.io")
 
 
@@ -71,12 +73,26 @@ def test_a_connection_that_is_cut_ends_for_the_client() -> None:
         assert b"".join(iter(lambda: found.recv(1 << 16), b"")) == b"x" * 1000
 
 
-def test_a_refusal_has_the_words_of_the_server() -> None:
+@pytest.mark.parametrize("text", [REFUSAL, json.dumps({"kind": "Status", "message": REFUSAL, "reason": "Forbidden"})])
+def test_a_refusal_has_the_words_of_the_server(text: str) -> None:
     def refuse(connection: ServerConnection, request: object) -> object:
-        return connection.respond(403, 'User "ann" cannot create pods/portforward')
+        return connection.respond(403, text)
 
-    error = pytest.raises(KubeApiError, match="cannot create pods/portforward")
-    with run_server(process_request=refuse) as port, error:
+    with run_server(process_request=refuse) as port, pytest.raises(KubeApiError) as caught:
+        forward_port(create_client(port), "am", 7070)
+    assert str(caught.value) == f"forward port 7070 of pods/am: {REFUSAL}"
+    assert caught.value.is_denied
+
+
+def test_a_redirect_is_not_followed() -> None:
+    """It is that of a proxy which wants a login."""
+
+    def redirect(connection: ServerConnection, request: object) -> object:
+        answer = connection.respond(302, "")
+        answer.headers["Location"] = "https://login.example.com/"
+        return answer
+
+    with run_server(process_request=redirect) as port, pytest.raises(UnreachableError):
         forward_port(create_client(port), "am", 7070)
 
 

@@ -244,6 +244,13 @@ def test_an_object_that_is_received_again_is_not_removed(tmp_path: Path, monkeyp
     assert list_content(tmp_path) == {DIGEST: CONTENT}
 
 
+def test_a_pod_that_was_deleted_is_not_waited_for(client: ApiClient, api: FakeApi) -> None:
+    """Its job was killed from another machine, or its node was lost."""
+    pod = StagingPod(client, {"metadata": {"name": "p"}, "status": {}}, Cancellation())
+    with pytest.raises(SchedulerError, match="the pod p was deleted"):
+        pod._wait_until_running()
+
+
 def test_a_pod_that_cannot_start_is_named(client: ApiClient, api: FakeApi) -> None:
     waiting = {"name": "tony", "state": {"waiting": {"reason": "ErrImageNeverPull", "message": "no image"}}}
     body: Object = {"metadata": {"name": "p"}, "status": {"phase": "Pending", "containerStatuses": [waiting]}}

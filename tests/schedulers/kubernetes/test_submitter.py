@@ -18,7 +18,7 @@ from tests.kube.fake_api import Object, refuse
 from tests.kube.scripted_server import Answer, Request
 from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, Cluster, build_pod, submit, submit_again
 from tony.client.credential_creation import make_credentials
-from tony.errors import ConfigError, SchedulerError, UnknownJobError
+from tony.errors import ConfigError, SchedulerError, UncertainSubmissionError, UnknownJobError
 from tony.history.job_record import record_of
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import resolve
@@ -105,6 +105,14 @@ def test_nothing_is_left_of_a_submission_that_fails(
     assert not cluster.list_left()
 
 
+def test_a_job_whose_release_was_not_answered_is_kept(cluster: Cluster, job: PreparedJob) -> None:
+    """It runs if the request has arrived; removed from this machine it would be lost, and submitted twice."""
+    cluster.refused[("PATCH", "jobs")] = cluster.refused[("DELETE", "jobs")] = refuse(500, "InternalError", "a fault")
+    with pytest.raises(UncertainSubmissionError, match=f"a fault; job {job.record.job_id} may be running"):
+        submit(job)
+    assert cluster.api.list_names("jobs") == [job.record.job_id]
+
+
 def test_objects_of_a_killed_client_are_removed_by_the_next_submission(
     cluster: Cluster, job: PreparedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +127,7 @@ def test_objects_of_a_killed_client_are_removed_by_the_next_submission(
     total = count_requests(1)
     running = {f"{job.record.job_id}-{number}" for number in (0, 1)}
     with monkeypatch.context() as patch:
-        patch.setattr("tony.schedulers.kubernetes.submitter._delete_job", lambda *_: None)
+        patch.setattr("tony.schedulers.kubernetes.submitter._delete_job", lambda *_: True)
         for number in range(total):
             name = f"{job.record.job_id}-{number + 2}"
             cluster.cut_after = number

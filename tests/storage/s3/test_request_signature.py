@@ -70,6 +70,16 @@ def test_missing_credentials_are_named() -> None:
         S3Credentials.from_variables({"AWS_SECRET_ACCESS_KEY": ""})
 
 
+def test_the_end_of_a_line_is_no_part_of_a_key() -> None:
+    """As in Secrets that were made of files."""
+    variables = {"AWS_ACCESS_KEY_ID": "id\n", "AWS_SECRET_ACCESS_KEY": "secret\n"}
+    found = S3Credentials.from_variables({**variables, "OTHER": "\n\x01"})
+    assert (found.access_key, found.secret_key) == ("id", "secret")
+    with pytest.raises(ValueError, match="AWS_SESSION_TOKEN have characters") as caught:
+        S3Credentials.from_variables({**variables, "AWS_SESSION_TOKEN": "hidden\nx"})
+    assert "hidden" not in str(caught.value)
+
+
 def test_secrets_are_not_printed() -> None:
     text = repr(S3Credentials.from_variables({**VARIABLES, "AWS_SESSION_TOKEN": "temporary"}))
     assert "wJalr" not in text

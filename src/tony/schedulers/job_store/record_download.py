@@ -10,10 +10,13 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tony.errors import InfraError, StorageError
 from tony.linux.files import replace_file
 from tony.model.state_directory import JobFolder
+from tony.model.strict_json import loads
+from tony.rpc.am_address import TlsAddress, parse
 from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local_name
 
 #: Maximum bytes of a file that is fetched as a whole, and of an event log.
@@ -108,6 +111,8 @@ class RecordDownload:
         data = self._store.read(stored.name, 0, _MAX_BYTES)
         if data is None:  # deleted meanwhile: the job has just ended
             return
+        if path == self._folder.am and not _is_remote_address(data):  # others may be able to write there
+            return
         if path == self._folder.summary:
             data = self._localize_report(data)
         elif path == self._folder.job:
@@ -151,3 +156,12 @@ class RecordDownload:
             file.seek(0, os.SEEK_END)
             # Of a log taken over by a later AM attempt meanwhile, the next fetch gets the rest by its new name.
             self._store.copy(stored, file, min(stored.size, _MAX_EVENTS_BYTES))
+
+
+def _is_remote_address(am: bytes) -> bool:
+    """Return True if `am.json` has an address at which connections use TLS, as all on other machines do."""
+    try:
+        found: Any = loads(am)
+        return isinstance(parse(str(found["address"])), TlsAddress)
+    except (ValueError, LookupError, TypeError):
+        return False

@@ -6,12 +6,15 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tony.errors import Problem, SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cluster_access
+from tony.model.strict_json import loads
 from tony.model.submission_record import PINNED_SOURCE
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
@@ -61,7 +64,7 @@ def localize_record(job: bytes, job_id: str, settings: KubernetesSettings) -> by
     except KubeconfigError as error:
         raise SchedulerError(str(error)) from error
     try:
-        record = json.loads(job)
+        record: Any = loads(job)
         given, sources = dict(record["spec"].get("scheduler_settings") or {}), dict(record.get("sources") or {})
         given.pop("kubeconfig", None)
         sources |= {f"scheduler.kubernetes.{name}": PINNED_SOURCE for name in own if name not in given}
@@ -77,9 +80,23 @@ def _find_files(settings: KubernetesSettings) -> Sequence[Path]:
 
 def _load_access(settings: KubernetesSettings, files: Sequence[Path]) -> ClusterAccess:
     try:
-        return load_cluster_access(files, settings.context, settings.namespace)
+        return _load_once(tuple(files), tuple(map(_read_version, files)), settings.context, settings.namespace)
     except KubeconfigError as error:
         raise KubeconfigError([_name_setting(each, settings) for each in error.problems]) from None
+
+
+@lru_cache(maxsize=16)
+def _load_once(files: tuple[Path, ...], versions: tuple[object, ...], context: str, namespace: str) -> ClusterAccess:
+    """Load the access to a cluster. It keeps what an exec plug-in has printed, which may take long or ask the user."""
+    return load_cluster_access(files, context, namespace)
+
+
+def _read_version(file: Path) -> object:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _name_setting(problem: Problem, settings: KubernetesSettings) -> Problem:

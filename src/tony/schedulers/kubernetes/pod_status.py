@@ -16,7 +16,7 @@ from typing import Any
 
 from tony.control_characters import escape_line
 from tony.core.events import ContainerEnded, EndConfirmation
-from tony.kube.api_client import Object, parse_time
+from tony.kube.api_client import Object
 from tony.linux.process import format_signal
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.launch_payload import CONTAINER_NAME
@@ -203,19 +203,6 @@ def _describe_start_failure(reason: str, message: str, image: str, *, is_volume:
     if _NO_PYTHON.search(message):
         return f"image {image} cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later"
     return f"{reason}: {message}" if message else reason
-
-
-def find_am_failure(pod: Object, now: float) -> str:
-    """Return why the first container of an AM will never start; empty if it may.
-
-    Args:
-        now: seconds since 1970.
-    """
-    failure, scheduled = find_start_failure(pod), _find_condition(pod, "PodScheduled")
-    if failure is None:
-        return ""
-    seconds = now - parse_time(str(scheduled["lastTransitionTime"])) if scheduled else 0.0
-    return failure.text if seconds >= failure.grace_seconds else ""
 
 
 def has_succeeded(pod: Object) -> bool:

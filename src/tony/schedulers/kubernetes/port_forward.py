@@ -20,6 +20,7 @@ from urllib.parse import urlencode, urlsplit
 from tony.kube.api_client import ApiClient
 from tony.kube.errors import UnreachableError, build_api_error
 from tony.kube.resources import PODS
+from tony.model.strict_json import InvalidJsonError, loads
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -115,11 +116,20 @@ def _connect(client: ApiClient, pod: str, port: int) -> ClientConnection:
         )
     except InvalidStatus as error:
         sock.close()
-        text = (error.response.body or b"").decode(errors="replace")
-        raise build_api_error(what, error.response.status_code, {"message": text}) from None
-    except (WebSocketException, OSError, EOFError) as error:
+        if error.response.status_code == 401:
+            client.access.credentials.forget()
+        raise build_api_error(what, error.response.status_code, _parse_answer(error.response.body or b"")) from None
+    except (WebSocketException, OSError, EOFError, ValueError) as error:  # ValueError: a redirect
         sock.close()
         raise UnreachableError(f"{what}: {error}") from None
+
+
+def _parse_answer(body: bytes | bytearray) -> object:
+    """Return the `Status` of a refusal, or the text of a proxy."""
+    try:
+        return loads(bytes(body))
+    except InvalidJsonError:
+        return {"message": body.decode(errors="replace")}
 
 
 def _copy_to_pod(stream: ClientConnection, remote_end: socket.socket) -> None:

@@ -21,7 +21,7 @@ def upload_to_registry(location: StagingRegistry, upload: ObjectUpload) -> Itera
 
     An image that others have pushed under the tag of an object is taken as it is: pods compare its file.
     """
-    login = load_docker_login(location.repository.registry, os.environ)
+    login = load_docker_login(location.repository, os.environ)
     client = RegistryClient(location.repository, login, upload.note_progress)
     images = {}
     for digest, path in upload.paths.items():

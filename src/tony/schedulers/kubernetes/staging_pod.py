@@ -73,7 +73,10 @@ class StagingPod:
     def _wait_until_running(self) -> None:
         give_up_at = time.monotonic() + _START_SECONDS
         for pause in _BACKOFF:
-            (pod,) = self._client.list(PODS, name=self._name).items or ({},)
+            found = self._client.list(PODS, name=self._name).items
+            if not found:
+                raise self._build_deleted_error()
+            (pod,) = found
             failure = pod_status.find_start_failure(pod)
             if pod_status.has_ended(pod):
                 raise SchedulerError(f"the pod {self._name} ended: {pod_status.explain_end(pod).cause}")
@@ -87,6 +90,9 @@ class StagingPod:
                 raise SchedulerError(text)
             self._stop.wait(pause)
             self._stop.check()
+
+    def _build_deleted_error(self) -> SchedulerError:
+        return SchedulerError(f"the pod {self._name} was deleted: its node was lost, or the job was killed")
 
     def send(self, digest: str, path: Path) -> int:
         """Send an object, or what is missing of it; return the number of bytes that were sent.
@@ -116,6 +122,8 @@ class StagingPod:
             except _RefusedError:
                 raise
             except (OSError, EOFError, KubeError) as error:
+                if isinstance(error, KubeApiError) and error.is_missing:
+                    raise self._build_deleted_error() from error
                 if isinstance(error, KubeApiError) and error.is_denied and denials.are_permanent():
                     raise
                 now = time.monotonic()

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tony import clock
-from tony.errors import ConfigError, Problem, SchedulerError
+from tony.errors import ConfigError, Problem, SchedulerError, UncertainSubmissionError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.kubeconfig import KubeconfigError
@@ -29,6 +29,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.log_file_tail import LogFileTail
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
+from tony.model.strict_json import loads
 from tony.protocol.launch import JobCredentials
 from tony.rpc.am_address import TlsAddress, parse
 from tony.schedulers.capabilities import Capabilities
@@ -39,6 +40,7 @@ from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.access_rules import is_missing
+from tony.schedulers.kubernetes.am_start_failure import has_lasted
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings, localize_record
@@ -151,7 +153,9 @@ class KubernetesSubmitter(Submitter):
         except asyncio.CancelledError:
             stop.set()
             await asyncio.wait([work])
-            if work.exception():
+            if isinstance(error := work.exception(), UncertainSubmissionError):
+                raise error from None
+            if error:
                 raise
             # Otherwise it was complete before: the job runs.
 
@@ -171,31 +175,33 @@ class KubernetesSubmitter(Submitter):
                 undo.callback(access.cancel_fetched_tokens)
                 self._has_unrenewed_tokens = access.is_fetched and not settings.token_renewer
             created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
-            undo.callback(_delete_job, client, name, str(created["metadata"]["uid"]))
+            owner, is_released = str(created["metadata"]["uid"]), False
+            undo.callback(_delete_job, client, name, owner)
             create_history(access, settings.history_address, name, undo)
-            with files.provide(client, job, settings, created, access, stop) as images:
-                content = json.loads(job.folder.credentials.read_text())
-                credentials = from_plain(JobCredentials, content, ignore_unknown=True)
-                payload = AmPayload(
-                    record=job.record,
-                    credentials=credentials,
-                    runtime=runtime[0],
-                    objects=files.pieces,
-                    owner=str(created["metadata"]["uid"]),
-                    images=images,
-                )
-                create_secret(client, name, AM_SECRET, payload.owner, {JOB_KEY: encode_payload(payload)})
-                secrets = {CREDENTIALS_KEY: encode_payload(credentials.executors)}
-                create_secret(client, name, EXECUTOR_SECRET, payload.owner, secrets)
-                if variables := {key: value.encode() for key, value in job.record.spec.container_env.items()}:
-                    create_secret(client, name, ENVIRONMENT_SECRET, payload.owner, variables)
-                if access:
-                    create_secret(client, name, HADOOP_SECRET, payload.owner, access.encode())
+            try:
+                with files.provide(client, job, settings, created, access, stop) as images:
+                    content = json.loads(job.folder.credentials.read_text())
+                    payload = AmPayload(
+                        record=job.record,
+                        credentials=from_plain(JobCredentials, content, ignore_unknown=True),
+                        runtime=runtime[0],
+                        objects=files.pieces,
+                        owner=owner,
+                        images=images,
+                    )
+                    _create_secrets(client, payload, access)
+                    stop.check()
+                    is_released = True  # or not: the answer may be lost
+                    client.patch(JOBS, name, dict(RELEASE))
+                with contextlib.suppress(KubeError):  # the next submission does it
+                    delete_abandoned_jobs(client, created)
                 stop.check()
-                client.patch(JOBS, name, dict(RELEASE))
-            with contextlib.suppress(KubeError):  # the next submission does it
-                delete_abandoned_jobs(client, created)
-            stop.check()
+            except BaseException as error:
+                if is_released and not _delete_job(client, name, owner):
+                    undo.pop_all()
+                    text = f"job {name} may be running. See: tony status {name}; end it: tony kill {name}"
+                    raise UncertainSubmissionError(f"{error}; {text}") from error
+                raise
             undo.pop_all()
 
     def find_detached_notice(self) -> str:
@@ -240,8 +246,10 @@ class KubernetesSubmitter(Submitter):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         pod = _find_running_pod(pods)
         note = pod_status.describe_pending(pod) or pod_status.explain_restart(pod) if pod else refusal
-        if pod and not am.address and (failure := pod_status.find_am_failure(pod, clock.wall())):
-            return ApplicationStatus(alive=False, note=failure, given_up=True, is_unstartable=True, ended=clock.wall())
+        failure = pod_status.find_start_failure(pod) if pod and not am.address else None
+        if pod and has_lasted(self._home.job(job_id), str(pod["metadata"].get("uid")), failure) and failure:
+            now = clock.wall()
+            return ApplicationStatus(alive=False, note=failure.text, given_up=True, is_unstartable=True, ended=now)
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
 
     async def fetch(self, folder: JobFolder) -> None:
@@ -371,10 +379,24 @@ def _fetch_hadoop_access(job: PreparedJob, settings: KubernetesSettings, client:
     return fetch_access(job, settings, systems, client)
 
 
-def _delete_job(client: ApiClient, name: str, uid: str) -> None:
-    """Delete a Job whose submission has failed, and all that it owns."""
-    with contextlib.suppress(KubeError):
+def _create_secrets(client: ApiClient, payload: AmPayload, access: HadoopAccess | None) -> None:
+    record, owner = payload.record, payload.owner
+    create_secret(client, record.job_id, AM_SECRET, owner, {JOB_KEY: encode_payload(payload)})
+    credentials = {CREDENTIALS_KEY: encode_payload(payload.credentials.executors)}
+    create_secret(client, record.job_id, EXECUTOR_SECRET, owner, credentials)
+    if variables := {key: value.encode() for key, value in record.spec.container_env.items()}:
+        create_secret(client, record.job_id, ENVIRONMENT_SECRET, owner, variables)
+    if access:
+        create_secret(client, record.job_id, HADOOP_SECRET, owner, access.encode())
+
+
+def _delete_job(client: ApiClient, name: str, uid: str) -> bool:
+    """Delete a Job whose submission has failed, and all that it owns; return False if it may still be there."""
+    try:
         client.delete(JOBS, name, uid=uid)
+    except KubeError:
+        return False
+    return True
 
 
 def _list_am_pods(client: ApiClient, job_id: str) -> Sequence[Object]:
@@ -393,7 +415,7 @@ def _read_am_address(client: ApiClient, job_id: str) -> ApplicationStatus:
     """Return where the AM listens, as it has written it; without an address if it has not yet."""
     stored = ConfigMapJobStore(client, job_id).read("am.json", 0, _MAX_ADDRESS_BYTES)
     try:
-        found = json.loads(stored or b"{}")
+        found: Any = loads(stored or b"{}")
         address = str(found.get("address", ""))
         if not isinstance(parse(address), TlsAddress):  # anyone who may write ConfigMaps can have written it
             return ApplicationStatus(alive=True)

@@ -35,8 +35,11 @@ class S3Credentials:
         """Read the variables that tools of AWS use.
 
         Raises:
-            ValueError: one is missing.
+            ValueError: one is missing, or cannot be part of a header.
         """
+        variables = {name: value.strip() for name, value in variables.items() if name.startswith("AWS_")}
+        if broken := [name for name, value in variables.items() if not (value.isascii() and value.isprintable())]:
+            raise ValueError(f"{' and '.join(broken)} have characters that no header may have")
         if missing := [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not variables.get(name)]:
             raise ValueError(f"{' and '.join(missing)} not set")
         return cls(
