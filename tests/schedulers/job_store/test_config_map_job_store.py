@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from tests.support.waiting import wait_until
 from tony.errors import AttemptSupersededError, StorageError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.cluster_access import ClusterAccess
-from tony.kube.errors import AnswerLostError
+from tony.kube.errors import AnswerLostError, KubeApiError
 from tony.kube.resources import ApiResource
 from tony.model.state_directory import build_segment_name
 from tony.schedulers.job_store import config_map_job_store
@@ -73,6 +76,28 @@ def test_a_large_file_has_several_objects(
         store.put("metrics.db", data)
     store.delete("metrics.db")
     assert not api.objects
+
+
+@pytest.mark.parametrize("failing", range(1, 6))
+def test_nothing_is_left_of_a_version_whose_request_failed(
+    store: ConfigMapJobStore, client: ApiClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """Of one that was not completed, or replaced: the next version removes its pieces."""
+    monkeypatch.setattr(config_map_job_store, "_MAX_OBJECT_BYTES", 100)
+    store.put("metrics.db", bytes(range(256)) * 3)
+    send, requests = client._request, itertools.count(1)
+
+    def fail_once(*words: Any, **options: Any) -> Any:
+        if next(requests) == failing:
+            raise KubeApiError("busy", status=429, reason="TooManyRequests", text="busy")
+        return send(*words, **options)
+
+    monkeypatch.setattr(client, "_request", fail_once)
+    for number in range(2):
+        with contextlib.suppress(KubeApiError):
+            store.put("metrics.db", bytes(range(256)) * 3 + bytes([number]))
+    assert next(requests) > failing
+    assert len(api.list_names("configmaps")) == 3
 
 
 def test_credentials_are_a_secret(store: ConfigMapJobStore, api: FakeApi) -> None:

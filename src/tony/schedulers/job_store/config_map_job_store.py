@@ -54,6 +54,8 @@ class ConfigMapJobStore(JobStore):
         self._writer = os.urandom(8).hex()
         self._resources = (CONFIG_MAPS, SECRETS) if has_secrets else (CONFIG_MAPS,)
         self._denials = Denials()
+        #: File -> earlier versions whose pieces may still be there.
+        self._replaced: dict[str, list[Mapping[str, str]]] = {}
 
     def make(self) -> None:
         pass
@@ -95,8 +97,6 @@ class ConfigMapJobStore(JobStore):
             raise StorageError(f"{name} has {len(packed)} packed bytes; {self.path} takes at most {MAX_FILE_BYTES}")
         parts = [packed[at : at + _MAX_OBJECT_BYTES] for at in range(0, len(packed), _MAX_OBJECT_BYTES)]
         version = os.urandom(4).hex()
-        for number, part in enumerate(parts[1:], 1):
-            self._objects.create(CONFIG_MAPS, f"{name}.{version}-{number}", {_VERSION: version}, part)
         notes = {
             _FILE: name,
             _SIZE: str(len(content)),
@@ -104,9 +104,17 @@ class ConfigMapJobStore(JobStore):
             _VERSION: version,
             _COUNT: str(len(parts)),
         }
+        replaced = self._replaced.setdefault(name, [])
+        replaced.append(notes)  # if a request fails
+        for number, part in enumerate(parts[1:], 1):
+            self._objects.create(CONFIG_MAPS, f"{name}.{version}-{number}", {_VERSION: version}, part)
         before = self._objects.replace(_find_resource(name), name, notes, parts[0])
+        replaced.remove(notes)
         if before.get(_VERSION) != version:  # else it replaces what a lost answer has created
-            self._delete_pieces(name, before)
+            replaced.append(before)
+        while replaced:
+            self._delete_pieces(name, replaced[-1])
+            replaced.pop()
 
     def delete(self, name: str) -> None:
         resource = _find_resource(name)
