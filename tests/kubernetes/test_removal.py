@@ -57,7 +57,9 @@ def test_nothing_is_left_of_a_job(lab: KubernetesLab) -> None:
     assert lab.tony("kill", stuck).returncode == 0
     for job in (deleted, ended, stuck):
         wait_deleted(lab, job)
-    assert "was deleted" in lab.tony("status", deleted).stdout
+    status = lab.tony("status", deleted).stdout
+    assert "its Job was removed from the cluster" in status
+    assert "never started" not in status
 
 
 def test_a_client_that_is_killed_leaves_a_job_that_is_known(lab: KubernetesLab) -> None:

@@ -23,6 +23,7 @@ from tests.mini_clusters import why_not
 from tests.scenarios.test_examples import run_twice
 from tests.support.secure_hdfs import SecureHdfs, run_secure_hdfs
 from tony.hadoop.tokens import from_bytes, to_url_string
+from tony.hadoop.wire.rpc import Token
 from tony.kube.resources import CONFIG_MAPS, SECRETS
 from tony.mini.kubernetes.software import PYTHON_IMAGE
 from tony.schedulers.kubernetes.shared_objects import MAX_STAGED_BYTES
@@ -101,6 +102,8 @@ def test_tokens_are_renewed_while_jobs_run(lab: KubernetesLab, hdfs: SecureHdfs)
     history = f'history = "{hdfs.uri}/user/ann/tony"\n'
     detached = lab.detach(_write_job(lab, hdfs, "detached", f'files = ["{large}"]\n', history + _use_keytab(lab)))
     lab.wait(detached, "running")
+    tokens = _read_tokens(lab)
+    assert len(tokens) == 2
     os.kill(lab.master_of(detached), signal.SIGKILL)
 
     assert lab.wait_ended(detached) == "succeeded"
@@ -117,7 +120,7 @@ def test_tokens_are_renewed_while_jobs_run(lab: KubernetesLab, hdfs: SecureHdfs)
     assert "/events.1.closed.jsonl" in log.read_text()
     assert "cmd=renewDelegationToken" in log.read_text()
     until(lambda: log.read_text().count("cmd=cancelDelegationToken") == 2, "the tokens of both jobs are cancelled")
-    _prove_hidden(lab)
+    _prove_hidden(lab, tokens)
     _prove_history(lab, hdfs, detached)
     lab.wait(detached)  # its history is here, too, when HDFS is gone
 
@@ -177,15 +180,19 @@ def _find_version(library: str) -> str:
     return library.partition(".so.")[2].partition(".")[0]
 
 
-def _prove_hidden(lab: KubernetesLab) -> None:
-    """Tokens are in Secrets only: not in ConfigMaps, nor in files of the client."""
-    tokens = [
+def _read_tokens(lab: KubernetesLab) -> list[Token]:
+    """Return the tokens in the Secrets of the namespace."""
+    return [
         token
         for each in lab.client.list(SECRETS).items
         if "tokens" in (each.get("data") or {})
         for token in from_bytes(base64.b64decode(each["data"]["tokens"])).tokens.values()
     ]
-    assert len(tokens) == 2
+
+
+def _prove_hidden(lab: KubernetesLab, tokens: list[Token]) -> None:
+    """Tokens are in Secrets only, while their job runs: not in ConfigMaps, nor in files of the client."""
+    assert _read_tokens(lab) == []
     texts = [json.dumps(lab.client.list(CONFIG_MAPS).items).encode()]
     texts += [path.read_bytes() for path in lab.home.rglob("*") if path.is_file()]
     for token in tokens:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from functools import partial
 from pathlib import Path
 
 from tony import clock
@@ -21,6 +22,7 @@ from tony.linux.thread_pools import lock_held
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport, end_report
 from tony.model.state_directory import JobFolder
+from tony.model.states import TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ApplicationStatus
 
@@ -170,7 +172,10 @@ def _build_lost_report(
         others=(report.failure.reason, *report.failure.others) if report.failure else (),
     )
     outcome = explain_loss(failure, status, load_kill_request(folder))
-    return end_report(report, outcome.failure, at=ended, note=outcome.note, task_state=outcome.task_state)
+    end = end_report
+    if status and status.result and not report.attempt:  # it may have had tasks: nothing of it was read in time
+        end = partial(end_report, started_states=frozenset(TaskState))
+    return end(report, outcome.failure, at=ended, note=outcome.note, task_state=outcome.task_state)
 
 
 def _read_supervisor_note(folder: JobFolder) -> str:
