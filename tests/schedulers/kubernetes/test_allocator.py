@@ -183,7 +183,11 @@ async def test_a_failed_pull_fails_the_job_when_it_does_not_pass(
             for state in states:
                 await fail_start(cluster, name, state)
         await fail_start(cluster, "refused", refused)
-        await wait_until(lambda: "not found" in cluster.allocator.find_start_failure("refused"))
+        await wait_until(
+            lambda: (
+                ": not found; the job fails if that lasts for 1 s" in cluster.allocator.find_start_failure("refused")
+            )
+        )
         assert not cluster.allocator.find_start_failure("passes")
         await wait_until(lambda: cluster.find_events(Unsatisfiable))  # of the last one
         assert [each.reason for each in cluster.find_events(Unsatisfiable)] == [

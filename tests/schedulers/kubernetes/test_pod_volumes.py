@@ -76,6 +76,21 @@ def test_a_volume_that_is_wrong_is_named(path: str, text: object, message: str) 
         parse_volumes({path: text})
 
 
+def test_missing_keys_are_found_before_pods_see_empty_folders() -> None:
+    api = FakeApi()
+    content = {"metadata": {"name": "c"}, "data": {"lr": "0.1"}, "binaryData": {"x": ""}}
+    api.objects["/api/v1/namespaces/ml/configmaps", "c"] = content
+    with ScriptedServer().serve() as server:
+        server.answer = api.answer
+        client = ApiClient(ClusterAccess(server=server.url, namespace="ml"))
+        found = find_missing_volumes(
+            client, {"k": {"/a": "configMap:c/lr", "/b": "configMap:c", "/d": "configMap:c/l"}}
+        )
+        client.close()
+    assert [(each.key, each.value) for each in found] == [("k", "configMap:c/l")]
+    assert found[0].message.startswith("it has no key l; did you mean")
+
+
 def test_missing_objects_are_found_before_pods_wait_for_them() -> None:
     api = FakeApi()
     api.objects["/api/v1/namespaces/ml/persistentvolumeclaims", "data"] = {"metadata": {"name": "data"}}

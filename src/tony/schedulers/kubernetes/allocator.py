@@ -400,7 +400,7 @@ class KubernetesAllocator(EnlistingAllocator):
             self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
 
     def find_start_failure(self, container: str) -> str:
-        return pod.start_failure if (pod := self._table.pods.get(container)) else ""
+        return pod.describe_start_failure() if (pod := self._table.pods.get(container)) else ""
 
     async def enlist(self, container: str, process: str) -> TaskLaunch:
         await self._recovered.wait()  # it may be in a pod that is adopted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
 from tony.kube.api_client import ApiClient, Object
@@ -35,6 +35,12 @@ _NO_ADDRESS = "tls:0.0.0.0:0"
 _WEBHOOK = "failed calling webhook"
 #: In the answer of an API server that drops images of volumes, or does not know them.
 _NO_IMAGE_VOLUMES = re.compile(r'must specify a volume type|unknown field "spec\.volumes\[\d+\]\.image"')
+#: Words of the API server -> the setting that they are about.
+_SETTINGS: Mapping[str, str] = {
+    "no PriorityClass": "priority_class",
+    "service account": "task_service_account",
+    "subPath": "volumes",
+}
 
 
 def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
@@ -53,6 +59,7 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
         others["scheduler.kubernetes.staging"] = {"/staging": f"pvc:{location.claim}"}
     secret = settings.s3_secret
     others |= {"scheduler.kubernetes.s3_secret": {"/s3": f"secret:{secret}"}} if secret else {}
+    others["scheduler.kubernetes.pull_secrets"] = {f"/{name}": f"secret:{name}" for name in settings.pull_secrets}
     if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **others}):
         return absent
     record = _build_trial_record(spec)
@@ -71,7 +78,8 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
             if location and location.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
                 text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another location"
                 return [Problem(key="scheduler.kubernetes.staging", value=str(location), message=text)]
-            refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}")
+            hint = next((f" (see `{name}`)" for words, name in _SETTINGS.items() if words in error.text), "")
+            refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}{hint}")
     return [*refused.values()]
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from tony.units import format_duration
+
 
 class PodStage(Enum):
     """How far a pod is."""
@@ -96,6 +98,11 @@ class TaskPod:
         is_new = grace_seconds not in self.failing_since
         self.failing_since.setdefault(grace_seconds, now)
         return is_new
+
+    def describe_start_failure(self) -> str:
+        """Return why its container cannot start now, and for how long that may be so; empty if it can."""
+        limit = f"; the job fails if that lasts for {format_duration(self.start_grace)}"
+        return self.start_failure and self.start_failure + (limit if self.start_grace else "")
 
     def clear_start_failure(self) -> None:
         """Note that nothing keeps its container from starting."""

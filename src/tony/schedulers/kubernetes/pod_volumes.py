@@ -12,7 +12,6 @@ from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, ApiResource
 from tony.name_suggestions import format_known_names, suggest_names
-from tony.schedulers.kubernetes.access_rules import is_missing
 from tony.schedulers.kubernetes.pod_template import OWN_PATHS, normalize_path
 from tony.units import parse_size
 
@@ -116,25 +115,36 @@ def build_volumes(volumes: Mapping[str, VolumeSource]) -> tuple[list[Object], li
     return built, mounts
 
 
-def find_missing_volumes(client: ApiClient, places: Mapping[str, Mapping[str, object]]) -> Sequence[Problem]:
-    """Return the claims, ConfigMaps and Secrets that do not exist: pods would wait for them without an end.
+def find_missing_volumes(client: ApiClient, volumes_of: Mapping[str, Mapping[str, object]]) -> Sequence[Problem]:
+    """Return the claims, ConfigMaps and Secrets that do not exist, for which pods would wait, and keys that these lack.
 
     Args:
-        places: key of each such setting of the job -> its value.
+        volumes_of: key of each such setting of the job -> its value.
     """
-    found = [(key, source) for key, volumes in places.items() for source in parse_volumes(volumes).values()]
-    missing = {
-        (kind, name)
-        for kind, name in {(source.kind, source.name) for _, source in found if source.name}
-        if is_missing(client, _RESOURCES[kind], name)
-    }
-    texts = {(kind, name): _describe_missing(client, _RESOURCES[kind], name) for kind, name in sorted(missing)}
-    problems = {
-        Problem(key=key, value=f"{source.kind}:{source.name}", message=texts[source.kind, source.name])
-        for key, source in found
-        if (source.kind, source.name) in missing
-    }
+    found = [(key, source) for key, volumes in volumes_of.items() for source in parse_volumes(volumes).values()]
+    objects = {(source.kind, source.name) for _, source in found if source.name}
+    keys = {(kind, name): _find_keys(client, kind, name) for kind, name in objects}
+    texts = {each: _describe_missing(client, _RESOURCES[each[0]], each[1]) for each in objects if keys[each] is None}
+    problems = set()
+    for key, source in found:
+        if text := texts.get((source.kind, source.name)):
+            problems.add(Problem(key=key, value=f"{source.kind}:{source.name}", message=text))
+        elif (known := keys.get((source.kind, source.name))) and source.folder and source.folder not in known:
+            text = f"it has no key {source.folder}; {suggest_names(source.folder, known, format_known_names(known))}"
+            value = f"{source.kind}:{source.name}/{source.folder}"
+            problems.add(Problem(key=key, value=value, message=text))
     return sorted(problems, key=lambda problem: (problem.key, problem.value))
+
+
+def _find_keys(client: ApiClient, kind: str, name: str) -> Sequence[str] | None:
+    """Return the keys of a ConfigMap or Secret; none if they cannot be read, or for a claim; None if it is missing."""
+    try:
+        found = client.get(_RESOURCES[kind], name)
+    except KubeApiError as error:
+        if error.status != 403 and not error.is_missing:
+            raise
+        return None if error.is_missing else ()
+    return sorted({*(found.get("data") or {}), *(found.get("binaryData") or {})})
 
 
 def _describe_missing(client: ApiClient, resource: ApiResource, name: str) -> str:
