@@ -315,12 +315,23 @@ async def test_a_pod_is_kept_although_the_answer_to_its_creation_comes_late(tmp_
         cluster.api.update(PODS, name, {"spec": {"nodeName": "n"}, "status": {"phase": "Running"}})
         await wait_until(lambda: cluster.find_events(Granted))
         cluster.allocator.set_demand("worker", 0)
-        cluster.allocator._table.pods[name].is_used = True
+        cluster.allocator._table.pods[name].is_used = cluster.allocator._table.pods[name].has_enlisted = True
         cluster.allocator.release(name, 60.0)
         answered.set()
         await wait_until(lambda: not cluster.allocator._tasks)
         assert name in cluster.pods
         cluster.api.remove(PODS, name)
+
+
+async def test_a_pod_whose_executor_was_not_started_is_deleted_when_it_is_released(tmp_path: Path) -> None:
+    """Such as one whose image is pulled: there is nothing that could exit by itself."""
+    async with open_cluster(tmp_path) as cluster:
+        for name in ("pulls", "runs"):
+            cluster.create_task_pod(name)
+        await cluster.start(build_known("pulls"), build_known("runs", executor_pid=1))
+        for name in ("pulls", "runs"):
+            cluster.allocator.release(name, 60.0)
+        await wait_until(lambda: cluster.pods == ["am", "runs"])
 
 
 async def test_a_deleted_pod_that_its_node_does_not_remove_may_still_run(

@@ -431,7 +431,7 @@ class KubernetesAllocator(EnlistingAllocator):
         pod = self._table.pods.get(container)
         if pod is None or pod.kill_reason:
             return
-        if not pod.is_used:
+        if not (pod.is_used and pod.has_enlisted):  # there is no executor to be asked
             self._drop(pod)
             return
         pod.stage = PodStage.ENDING
