@@ -9,10 +9,9 @@ import contextlib
 from dataclasses import dataclass
 
 from tony import clock
-from tony.errors import StorageError
-from tony.history.json_files import read_if_valid, write_json
-from tony.model.codec import to_plain
+from tony.linux.files import replace_file
 from tony.model.state_directory import JobFolder
+from tony.schedulers.kubernetes.launch_payload import decode_payload, encode_payload
 from tony.schedulers.kubernetes.pod_status import StartFailure
 
 _FILE = ".am-start-failure.json"
@@ -46,9 +45,11 @@ def has_lasted(folder: JobFolder, pod: str, failure: StartFailure | None) -> boo
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return failure is not None
-    seen = read_if_valid(path, SeenFailure)
+    seen = None
+    with contextlib.suppress(OSError, ValueError):
+        seen = decode_payload(SeenFailure, path.read_bytes())
     if seen and (seen.pod, seen.grace_seconds) == (pod, failure.grace_seconds) and seen.since <= now:
         return now - seen.since >= failure.grace_seconds
-    with contextlib.suppress(StorageError):
-        write_json(path, to_plain(SeenFailure(pod=pod, grace_seconds=failure.grace_seconds, since=now)))
+    with contextlib.suppress(OSError):
+        replace_file(path, encode_payload(SeenFailure(pod=pod, grace_seconds=failure.grace_seconds, since=now)))
     return False

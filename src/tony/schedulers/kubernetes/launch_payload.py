@@ -74,7 +74,7 @@ def build_piece_name(digest: str, number: int) -> str:
 
 
 def encode_payload(payload: object) -> bytes:
-    """Encode a payload as the content of a Secret."""
+    """Encode a payload as the content of a Secret or a file."""
     return json.dumps(to_plain(payload), separators=(",", ":")).encode()
 
 
