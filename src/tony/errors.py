@@ -11,6 +11,7 @@
     │   ├── ConnectionFailedError       the other side cannot be reached, or the connection broke
     │   ├── OverloadedError             no thread is free, or the work takes too long
     │   ├── SchedulerError              the scheduler refused, or did not answer
+    │   │   ├── UncertainSubmissionError  a submission failed, and its job may be running all the same
     │   │   ├── NoClusterError          no cluster is configured, or the configured one has ended
     │   │   ├── UnrecordedJobError      the scheduler knows the job, but there is no job directory (yet)
     │   │   ├── SchedulerLostError      the scheduler stopped answering while the job ran
@@ -22,6 +23,7 @@
         ├── InvalidTransitionError      a transition that the table of the state machine lacks
         ├── ProtocolError               the other side broke the wire protocol; `code` says how
         └── RecordError                 an event log or job directory is damaged
+            ├── MissingRecordError      what a command reads of a job was never kept                exit 2
             └── NewerRecordError        it was written by a newer version                          exit 2
 
 A message says what failed, the setting and its value, where it was set, and what to do.
@@ -141,6 +143,10 @@ class SchedulerError(InfraError):
     """The scheduler refused, or did not answer."""
 
 
+class UncertainSubmissionError(SchedulerError):
+    """A submission failed, and its job may be running all the same."""
+
+
 class NoClusterError(SchedulerError):
     """No cluster is configured, or the one on this machine has ended."""
 
@@ -195,10 +201,6 @@ class ProtocolError(PlatformError):
 
 class RecordError(PlatformError):
     """An event log or a job directory is damaged."""
-
-
-class UncertainSubmissionError(SchedulerError):
-    """A submission failed, and its job may be running all the same."""
 
 
 class MissingRecordError(RecordError):

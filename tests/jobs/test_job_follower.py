@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,8 +21,10 @@ from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow
 from tony.jobs.log_files import Selection
 from tony.jobs.log_lines import LogLine
+from tony.jobs.remote.log_mirror import Mirror
 from tony.jobs.status import job_status, remote_job_sync
 from tony.model.job_report import JobReport
+from tony.model.log_name import LogName
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
@@ -119,6 +121,20 @@ async def test_a_job_that_has_ended(home: Home, job: Recorded) -> None:
     assert await follow(home, JOB, diary) == failed(folder, record)
     assert diary.lines == ["worker:0 a", "worker:0 b"]
     assert diary.reports == [failed(folder, record)]
+
+
+async def test_output_that_was_not_fetched_in_time_is_noted(home: Home, job: Recorded) -> None:
+    """Once, and not by a follower that wants the last lines only."""
+    folder, _ = job
+    write_summary(folder, succeeded(*job))
+    with closing(Mirror(folder.logs)) as copies:
+        copies.write(LogName("worker", 0, 1, 1, "out"), 0, 0, b"first\n")
+        copies.write(LogName("worker", 0, 1, 1, "out"), 0, 5000, b"last\n")
+    text = "some output is missing: 4.9 KiB before the last 5 bytes of worker-0.s1.t1.out"
+    for keep, notices in ((None, [text]), (1, [])):
+        diary = Diary()
+        await follow(home, JOB, diary, keep=keep)
+        assert diary.notices == notices
 
 
 async def test_following_starts_before_the_am(home: Home) -> None:

@@ -84,7 +84,7 @@ def test_certificates_may_be_in_the_file_itself(tmp_path: Path) -> None:
 
 
 def test_a_program_may_print_the_token(tmp_path: Path) -> None:
-    """It is run once, as long as its credentials are valid; KUBERNETES_EXEC_INFO tells it what is wanted."""
+    """It is run once for all clients, while its credentials are valid; KUBERNETES_EXEC_INFO says what it is for."""
     script = write(
         tmp_path,
         """
@@ -97,13 +97,15 @@ def test_a_program_may_print_the_token(tmp_path: Path) -> None:
         "plugin.py",
     )
     user = (
-        f"exec: {{apiVersion: client.authentication.k8s.io/v1, command: {sys.executable}, args: [{script}], "
+        f"exec: {{apiVersion: client.authentication.k8s.io/v1, command: {sys.executable}, args: [{script}, WHEN], "
         "env: [{name: T, value: 'for '}], provideClusterInfo: true}"
     )
     for when, runs in (("2999-01-01T00:00:00Z", "x"), ("2001-01-01T00:00:00Z", "xx")):
         (tmp_path / "runs").unlink(missing_ok=True)
         script.write_text(script.read_text().replace("WHEN", when).replace("2999-01-01T00:00:00Z", when))
-        credentials = load_cluster_access([write(tmp_path, MINIMAL.replace("USER", user))]).credentials
+        config = write(tmp_path, MINIMAL.replace("USER", user.replace("WHEN", f"'{when}'")))
+        credentials = load_cluster_access([config]).credentials
+        assert load_cluster_access([config]).credentials is credentials
         assert credentials.load().authorization == "Bearer for https://10.0.0.1:6443/"
         credentials.load()
         assert (tmp_path / "runs").read_text() == runs

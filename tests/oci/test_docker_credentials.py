@@ -63,6 +63,8 @@ def test_credentials_of_another_part_of_the_registry_are_not_used(tmp_path: Path
     own = {"quay.io": {"auth": eve}, "quay.io/ann": {"auth": bob}}
     assert load(tmp_path, {"auths": {**other, **own}}, "quay.io").user == "bob"
     assert load(tmp_path, {"auths": {**other, "quay.io": {"auth": eve}}}, "quay.io").user == "eve"
+    hub = {"https://index.docker.io/v1/": {"auth": eve}, "docker.io/ann": {"auth": bob}}
+    assert load(tmp_path, {"auths": hub}, "docker.io").user == "bob"
 
 
 @pytest.mark.parametrize("config", [{"credHelpers": {"ghcr.io": "own"}, "credsStore": "other"}, {"credsStore": "own"}])

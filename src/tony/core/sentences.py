@@ -291,7 +291,7 @@ def describe_resumption(resumption: Resumption) -> str:
     """Return where programs continued after a restart, in one sentence."""
     first, reached = format_number(resumption.first_step), f"step {format_number(resumption.reached)} had been reached"
     if resumption.first_step <= resumption.earliest < resumption.reached:
-        return f"began again at step {first}, as at first, perhaps without a checkpoint; {reached}"
+        return f"began again at step {first}, where the job had begun, perhaps without a checkpoint; {reached}"
     return f"continued at step {first}; {reached}"
 
 

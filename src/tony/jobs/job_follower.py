@@ -23,10 +23,11 @@ from tony.errors import (
 from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
 from tony.jobs.job_output import BATCH_SECONDS
-from tony.jobs.log_files import Selection
+from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.log_lines import LogLine, group_lines
 from tony.jobs.log_tail import LogTail
 from tony.jobs.remote.log_fetcher import LogFetcher, fetch_current_output, fetch_logs
+from tony.jobs.remote.log_mirror import describe_missing_bytes
 from tony.jobs.status import job_status, remote_job_sync
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
@@ -99,6 +100,9 @@ async def follow(
                     printing.cancel()
                     renewing.cancel()
             await printer.print_rest()
+    logs = home.job(job_id).logs
+    if keep is None and (missing := describe_missing_bytes(logs, find_log_files(logs, selection))):
+        viewer.on_notice(f"some output is missing: {missing}")
     return last
 
 

@@ -205,6 +205,15 @@ class ExecCredentials(CredentialSource):
             raise CredentialsError(f"the answer of the program {name} cannot be used: {error}") from None
 
 
+_shared: dict[tuple[str, LoginCredentials], ExecCredentials] = {}
+
+
+def share_exec_credentials(command: ExecCommand, login: LoginCredentials) -> ExecCredentials:
+    """Return the credentials that a program prints, those of all clients in this process: it may ask the user."""
+    text = json.dumps([command.arguments, dict(command.variables), command.api_version, command.cluster])
+    return _shared.setdefault((text, login), ExecCredentials(command, login))
+
+
 def build_bearer(token: str, login: LoginCredentials) -> LoginCredentials:
     """Return credentials with a bearer token added. White space around it, such as the end of a line, is left out.
 

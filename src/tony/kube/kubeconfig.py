@@ -23,12 +23,12 @@ from tony.kube.credentials import (
     BearerTokenFile,
     CredentialSource,
     ExecCommand,
-    ExecCredentials,
     FixedCredentials,
     LoginCredentials,
     build_basic,
     build_bearer,
     describe_cluster_for_exec,
+    share_exec_credentials,
 )
 from tony.kube.errors import CredentialsError
 
@@ -208,7 +208,7 @@ def _build_credentials(user: _Entry, cluster: _Entry) -> CredentialSource:
     if bool(login.certificate) != bool(login.key):
         raise _build_error(user.file, "client-certificate", "needs client-key, and the other way round")
     if user.values.get("exec"):
-        return ExecCredentials(_build_exec_command(user, cluster), login)
+        return share_exec_credentials(_build_exec_command(user, cluster), login)
     if name := user.get_text("tokenFile"):
         return BearerTokenFile(user.file.parent / name, login)
     if token := user.get_text("token"):

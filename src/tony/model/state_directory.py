@@ -151,7 +151,12 @@ class JobFolder:
     @property
     def transient_files(self) -> tuple[Path, ...]:
         """Files that only a running job has; at its end they are removed together with the folder `secret`."""
-        return (self.am, self.am_socket, self.kill_request, self.heard)
+        return (self.am, self.am_socket, self.kill_request, self.heard, self.am_start_failures)
+
+    @property
+    def am_start_failures(self) -> Path:
+        """What commands have seen of an AM that cannot start, for schedulers that do not say since when."""
+        return self.path / "am-start-failures.json"
 
     @property
     def summary(self) -> Path:

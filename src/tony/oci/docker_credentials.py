@@ -76,10 +76,9 @@ def _find_stored(entries: Mapping[str, Any], repository: Repository, path: str) 
     registry = repository.registry
     names = {registry, "index.docker.io", "registry-1.docker.io"} if registry == DOCKER_HUB else {registry}
     # An entry may be for a part of the registry: the longest goes first.
-    for key, entry in sorted(entries.items(), key=lambda item: len(item[0]), reverse=True):
-        host, _, part = key.removeprefix("https://").removeprefix("http://").partition("/")
-        is_prefix = part.strip("/") in ("", "v1", "v2") or f"{repository.path}/".startswith(f"{part.strip('/')}/")
-        if host in names and is_prefix and entry:
+    split = [(*_split_key(key), entry) for key, entry in entries.items()]
+    for host, part, entry in sorted(split, key=lambda each: len(each[1]), reverse=True):
+        if host in names and f"{repository.path}/".startswith(part) and entry:
             user, _, password = base64.b64decode(entry.get("auth") or "").decode().partition(":")
             return RegistryLogin(
                 user=entry.get("username") or user,
@@ -88,6 +87,13 @@ def _find_stored(entries: Mapping[str, Any], repository: Repository, path: str) 
                 origin=path,
             )
     return RegistryLogin(origin=f"{path} has no entry for {registry}")
+
+
+def _split_key(key: str) -> tuple[str, str]:
+    """Return the host of an entry, and the part of the registry that it is for, with a slash at its end."""
+    host, _, part = key.removeprefix("https://").removeprefix("http://").partition("/")
+    part = part.strip("/")
+    return host, "" if part in ("", "v1", "v2") else f"{part}/"
 
 
 def _ask_helper(name: str, key: str, environment: Mapping[str, str]) -> RegistryLogin | None:

@@ -103,7 +103,10 @@ class RegistryClient:
         Raises:
             RegistryError: the registry refuses, or cannot be reached.
         """
-        answer = self._retry(lambda: self._request("HEAD", f"{self._base}/blobs/{digest}"))
+        return self._retry(lambda: self._has_blob(digest))
+
+    def _has_blob(self, digest: str) -> bool:
+        answer = self._request("HEAD", f"{self._base}/blobs/{digest}")
         if answer.status == 404:
             return False
         if answer.status // 100 != 3:  # a redirect to where it is stored
@@ -120,7 +123,7 @@ class RegistryClient:
         tries = count()
 
         def store() -> None:
-            if next(tries) == 0 or not self.has_blob(digest):  # an answer may have been lost
+            if next(tries) == 0 or not self._has_blob(digest):  # an answer may have been lost
                 self._upload(digest, size, read)
 
         self._retry(store)

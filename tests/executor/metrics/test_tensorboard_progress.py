@@ -13,7 +13,7 @@ from tests.executor.event_records import VERSION, field, framed, scalar, tensor
 from tony import clock
 from tony.executor.metrics.progress_listener import Advance
 from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
-from tony.executor.metrics.tfevents import DamagedFileError, Scalars, compute_masked_crc, parse_history, read_length
+from tony.executor.metrics.tfevents import DamagedFileError, Scalars, compute_masked_crc, parse_record, read_length
 
 NAME = "events.out.tfevents.1700000000.host.1.0"
 
@@ -48,14 +48,14 @@ def test_the_sum_is_that_of_the_format() -> None:
 def test_scalars_of_an_event_are_parsed(data: bytes, expected: Scalars | None) -> None:
     """In all their forms; other values are ignored."""
     framed_data = framed(data)
-    assert parse_history(framed_data[12:]).parse_scalars() == expected
+    assert parse_record(framed_data[12:]).parse_scalars() == expected
     assert read_length(framed_data[:12]) == len(data)
 
 
 def test_damaged_records_are_rejected() -> None:
     """One bit wrong in the data, or in its length."""
     good = framed(scalar(7, loss=0.5))
-    assert parse_history(good[12:-5] + bytes([good[-5] ^ 1]) + good[-4:]).parse_scalars() is None
+    assert parse_record(good[12:-5] + bytes([good[-5] ^ 1]) + good[-4:]).parse_scalars() is None
     with pytest.raises(DamagedFileError):
         read_length(bytes([good[0] ^ 1]) + good[1:12])
 

@@ -382,14 +382,13 @@ async def test_lost_output_is_named(home: Home, remote_job: RemoteJob) -> None:
 
 
 async def test_the_end_of_a_log_does_not_replace_what_still_arrives(home: Home, remote_job: RemoteJob) -> None:
-    """Only when the AM has nothing more is the end taken without what was before it; a note says how much."""
+    """Only when the AM has nothing more is the end taken without what was before it."""
     folder, record, far = remote_job
-    notes = Notes()
     logged(folder, [Granted(container="c1", role="worker", host="h1"), ContainerEnded(container="c1", cause="lost")])
     far.tails = [LogFileTail(name="worker-0.s1.t1.out", offset=9, data=b"the end")]
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say("worker-0.s1.t1.out", b"half")
-        async with fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), notes) as logs:
+        async with fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), Notes()) as logs:
             assert logs is not None
             await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half")
             await master.tell(LogPiece(reader=0, missed=True))
@@ -400,7 +399,7 @@ async def test_the_end_of_a_log_does_not_replace_what_still_arrives(home: Home, 
             await logs.wait_until_finished()
     assert read(folder, "worker-0.s1.t1.out.1") == b"half an"
     assert read(folder, "worker-0.s1.t1.out") == b"the end"
-    assert notes == ["some output is missing: 2 bytes before the last 7 bytes of worker-0.s1.t1.out"]
+    assert missing_in(folder) == "2 bytes before the last 7 bytes of worker-0.s1.t1.out"
 
 
 async def test_missing_output_is_requested_once(home: Home, remote_job: RemoteJob) -> None:

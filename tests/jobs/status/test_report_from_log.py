@@ -11,10 +11,11 @@ from tony.core.events import AttemptStarted, Event, Granted, Queued, SessionOpen
 from tony.errors import RecordError, UnknownJobError
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
-from tony.jobs.status.report_from_log import StatusFromLog
+from tony.jobs.status.report_from_log import StatusFromLog, build_last_report
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
+from tony.schedulers.client_interface import ApplicationStatus
 
 
 @pytest.fixture
@@ -83,3 +84,15 @@ def test_a_damaged_log_is_damaged_each_time(job: tuple[JobFolder, JobRecord]) ->
     for _ in range(3):
         with pytest.raises(RecordError):
             standing.load_report()
+
+
+@pytest.mark.parametrize(("result", "note"), [(JobState.KILLED, "never started"), (JobState.FAILED, "lost with the")])
+def test_tasks_of_a_job_of_which_nothing_was_read(
+    job: tuple[JobFolder, JobRecord], result: JobState, note: str
+) -> None:
+    """One that was killed while it waited has started none; of one that is gone that is not known."""
+    status = ApplicationStatus(alive=False, result=result, note="its Job was removed")
+    report = build_last_report(*job, status)
+    assert all(task.note.startswith(note) for task in report.tasks)
+    assert report.failure
+    assert report.failure.reason.startswith("its Job was removed")

@@ -162,7 +162,7 @@ def test_a_client_that_is_killed_while_it_sends_leaves_nothing(
     submit_again(stage(job, SMALL), 98)
     total = len(cluster.server.requests) - before
     with monkeypatch.context() as patch:
-        patch.setattr("tony.schedulers.kubernetes.submitter._delete_job", lambda *_: None)
+        patch.setattr("tony.schedulers.kubernetes.submitter._delete_job", lambda *_: True)
         patch.setattr(staging_pod.StagingPod, "__exit__", lambda *_: None)
         for number in range(total):
             cluster.cut_after = number

@@ -85,9 +85,10 @@ STOPPED: Object = {"name": "tony", "state": {"terminated": {"exitCode": 143}}}
         (
             ended(reason="UnexpectedAdmissionError", message="no healthy devices"),
             "its node rejected it: UnexpectedAdmissionError: no healthy devices",
-            True,
-            ClusterKill.OTHER,
+            False,
+            None,
         ),
+        (ended(reason="NodeShutdown", message="x"), "its node rejected it: NodeShutdown: x", True, ClusterKill.OTHER),
         (
             ended(
                 initContainerStatuses=[{"name": "fetch", "state": {"terminated": {"exitCode": 2, "message": "404"}}}]

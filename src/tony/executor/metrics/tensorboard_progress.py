@@ -17,7 +17,7 @@ from tony.executor.metrics.tfevents import (
     Scalars,
     TFRecord,
     is_short,
-    parse_history,
+    parse_record,
     read_length,
 )
 from tony.model.metric_definitions import MAX_PROGRAM_SERIES
@@ -153,7 +153,7 @@ class _EventFile:
             if is_short(length):
                 if at + HEAD + length + 4 > len(window):
                     window, begin, at = os.pread(descriptor, _WINDOW, self._offset), self._offset, 0
-                found.append(parse_history(window[at + HEAD : at + HEAD + length + 4]))
+                found.append(parse_record(window[at + HEAD : at + HEAD + length + 4]))
                 if len(self._first_records) < _MAX_FIRST:
                     self._first_records.append(found[-1])
             self._offset += HEAD + length + 4

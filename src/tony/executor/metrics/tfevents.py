@@ -77,7 +77,7 @@ def is_short(length: int) -> bool:
     return length <= _MAX_SCALAR_BYTES
 
 
-def parse_history(body: bytes) -> TFRecord:
+def parse_record(body: bytes) -> TFRecord:
     """Return a record from the bytes after its head."""
     return TFRecord(body[:-4], _CRC.unpack(body[-4:])[0])
 

@@ -26,7 +26,7 @@ from tony.errors import (
 from tony.history.job_record import record_of
 from tony.jobs.am_client import connect_to_am
 from tony.jobs.log_files import Selection, find_log_files
-from tony.jobs.remote.log_mirror import Mirror, complete, describe_missing_bytes, note_complete
+from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.jobs.remote.scheduler_logs import (
     RemoteStream,
     SchedulerLogSink,
@@ -128,13 +128,6 @@ class LogFetcher:
         asked = self._fetching is not None and not self._wait and not self._has_refused
         if self._submitter and not asked and not all(map(_is_whole, self._streams.values())):
             await self._fetch_missing()
-        if self._wait and (missing := self._describe_missing_bytes()):
-            self._notice(f"some output is missing: {missing}")
-
-    def _describe_missing_bytes(self) -> str:
-        names = find_log_files(self._folder.logs, Selection())
-        own = [name for name in names if any(stream.matches(name) for stream in self._streams.values())]
-        return describe_missing_bytes(self._folder.logs, own)
 
     # --- the application master -----------------------------------------------------------------------------------
 

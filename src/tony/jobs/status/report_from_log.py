@@ -22,7 +22,7 @@ from tony.linux.thread_pools import lock_held
 from tony.model.failure import Failure, FailureCause, FailureClass
 from tony.model.job_report import JobReport, end_report
 from tony.model.state_directory import JobFolder
-from tony.model.states import TaskState
+from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ApplicationStatus
 
@@ -173,7 +173,7 @@ def _build_lost_report(
     )
     outcome = explain_loss(failure, status, load_kill_request(folder))
     end = end_report
-    if status and status.result and not report.attempt:  # it may have had tasks: nothing of it was read in time
+    if status and status.result is JobState.FAILED and not report.attempt:  # nothing of it was read: it may have run
         end = partial(end_report, started_states=frozenset(TaskState))
     return end(report, outcome.failure, at=ended, note=outcome.note, task_state=outcome.task_state)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Errors that will hardly go away soon. All others may: a NameNode that has just started knows no DataNode at first,
 #: and the lease of a file lasts until the DataNodes have agreed on its length.
-_LASTING = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
+_PERMANENT = (QuotaExceededError, AccessControlError, AuthorizationError, InvalidTokenError, LoginError)
 #: First character of the name of a file that is not complete; no other name begins so.
 _DRAFT_PREFIX = "."
 
@@ -141,7 +141,7 @@ class HdfsJobStore(JobStore):
         return self.find(build_closed_name(name)) is not None
 
     def is_permanent(self, error: InfraError) -> bool:
-        return isinstance(error, _LASTING)
+        return isinstance(error, _PERMANENT)
 
     def close(self) -> None:
         with self._lock:

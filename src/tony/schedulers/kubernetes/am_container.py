@@ -29,6 +29,7 @@ from tony.schedulers.kubernetes.am_pod import forbid_replacement, is_pod_deleted
 from tony.schedulers.kubernetes.executor_container import get_variable, read_secret
 from tony.schedulers.kubernetes.history_location import open_own_history
 from tony.schedulers.kubernetes.history_setting import is_in_s3
+from tony.schedulers.kubernetes.job_secrets import delete_secrets
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import MAX_AM_ATTEMPTS, TASK_PART
 from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
@@ -128,6 +129,7 @@ class KubernetesAmContainer(AmContainer):
             forbid_replacement(self._client, job)
             for pod in self._client.list(PODS, labels=labels, metadata_only=True).items:
                 self._client.delete(PODS, str(pod["metadata"]["name"]))
+            delete_secrets(self._client, job)
         sys.exit(FAILED_EXIT_CODE)
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:

@@ -103,10 +103,12 @@ class AmPod:
 
     async def delete_secrets(self) -> None:
         """Delete the job's Secrets: no further AM attempt will read them. What fails is deleted with the Job."""
-        try:
-            await to_thread(delete_secrets, self._client, self._job)
-        except KubeError as error:
-            _log.warning("%s", error)
+        for _, pause in zip(range(_MAX_TRIES), _BACKOFF, strict=False):
+            try:
+                return await to_thread(delete_secrets, self._client, self._job)
+            except KubeError as error:
+                _log.warning("%s", error)
+            await asyncio.sleep(pause)
 
     def _leave(self, effect: SignalEffect) -> SignalEffect:
         if effect is SignalEffect.LEAVE_JOB:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -80,23 +79,9 @@ def _find_files(settings: KubernetesSettings) -> Sequence[Path]:
 
 def _load_access(settings: KubernetesSettings, files: Sequence[Path]) -> ClusterAccess:
     try:
-        return _load_once(tuple(files), tuple(map(_read_version, files)), settings.context, settings.namespace)
+        return load_cluster_access(files, settings.context, settings.namespace)
     except KubeconfigError as error:
         raise KubeconfigError([_name_setting(each, settings) for each in error.problems]) from None
-
-
-@lru_cache(maxsize=16)
-def _load_once(files: tuple[Path, ...], versions: tuple[object, ...], context: str, namespace: str) -> ClusterAccess:
-    """Load the access to a cluster. It keeps what an exec plug-in has printed, which may take long or ask the user."""
-    return load_cluster_access(files, context, namespace)
-
-
-def _read_version(file: Path) -> object:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _name_setting(problem: Problem, settings: KubernetesSettings) -> Problem:

@@ -59,7 +59,9 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
         others["scheduler.kubernetes.staging"] = {"/staging": f"pvc:{location.claim}"}
     secret = settings.s3_secret
     others |= {"scheduler.kubernetes.s3_secret": {"/s3": f"secret:{secret}"}} if secret else {}
-    others["scheduler.kubernetes.pull_secrets"] = {f"/{name}": f"secret:{name}" for name in settings.pull_secrets}
+    others["scheduler.kubernetes.pull_secrets"] = {
+        f"/{n}": f"secret:{name}" for n, name in enumerate(settings.pull_secrets)
+    }
     if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **others}):
         return absent
     record = _build_trial_record(spec)

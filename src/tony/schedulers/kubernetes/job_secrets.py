@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 
 from tony.kube.api_client import ApiClient, Object
+from tony.kube.errors import KubeError
 from tony.kube.resources import SECRETS
 from tony.schedulers.job_store.job_objects import build_labels, build_owner
 
@@ -40,5 +41,11 @@ def delete_secrets(client: ApiClient, job: str) -> None:
     Raises:
         KubeError: not all were deleted.
     """
+    failed: KubeError | None = None
     for part in (AM_SECRET, EXECUTOR_SECRET, ENVIRONMENT_SECRET, HADOOP_SECRET):
-        client.delete(SECRETS, build_secret_name(job, part))
+        try:
+            client.delete(SECRETS, build_secret_name(job, part))
+        except KubeError as error:
+            failed = error
+    if failed:
+        raise failed

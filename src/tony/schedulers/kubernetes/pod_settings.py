@@ -102,6 +102,9 @@ def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[P
     problems = [*_find_placement_problems(prefix, settings.tolerations, settings.node_selector, settings.volumes)]
     problems += _find_problem(f"{prefix}.staging", lambda: parse_staging(settings.staging), settings.staging)
     problems += _find_problem(f"{prefix}.history", lambda: parse_history(settings.history), settings.history)
+    for name in settings.pull_secrets:
+        if not _SECRET_NAME.fullmatch(name):
+            problems.append(Problem(key=f"{prefix}.pull_secrets", value=name, message="expected names of Secrets."))
     if settings.s3_secret and not _SECRET_NAME.fullmatch(settings.s3_secret):
         problems.append(Problem(key=f"{prefix}.s3_secret", message="expected the name of a Secret."))
     elif settings.s3_secret and not any(map(is_in_s3, (settings.staging, settings.history))):

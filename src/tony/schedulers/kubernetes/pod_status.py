@@ -256,7 +256,8 @@ def explain_end(pod: Object) -> PodEnd:
         return PodEnd(cause=failure)
     if not terminated and status.get("phase") == "Failed" and status.get("reason"):  # by the kubelet's admission
         cause = f"its node rejected it: {status['reason']}: {message}"
-        return PodEnd(cause=cause, is_blameless=True, kill=ClusterKill.OTHER)
+        is_shut_down = status["reason"] in ("NodeShutdown", "Terminated")  # of other nodes there may be none that fits
+        return PodEnd(cause=cause, is_blameless=is_shut_down, kill=ClusterKill.OTHER if is_shut_down else None)
     if not terminated or pod.get("metadata", {}).get("deletionTimestamp"):
         return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)
     return PodEnd(cause=_explain_exit(terminated))

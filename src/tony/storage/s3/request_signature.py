@@ -17,6 +17,12 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
 
 
+_VARIABLES = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    *("AWS_REGION", "AWS_DEFAULT_REGION"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Credentials:
     """Who signs requests.
@@ -37,7 +43,7 @@ class S3Credentials:
         Raises:
             ValueError: one is missing, or cannot be part of a header.
         """
-        variables = {name: value.strip() for name, value in variables.items() if name.startswith("AWS_")}
+        variables = {name: value.strip() for name, value in variables.items() if name in _VARIABLES}
         if broken := [name for name, value in variables.items() if not (value.isascii() and value.isprintable())]:
             raise ValueError(f"{' and '.join(broken)} have characters that no header may have")
         if missing := [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not variables.get(name)]:
