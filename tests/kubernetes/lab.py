@@ -261,7 +261,8 @@ class KubernetesLab(Lab):
             if self.has_ended(job):
                 self.wait_removed(job)
                 assert not (self.home / "jobs" / job / "secret").exists()
-                assert not [name for name in self.list_objects(job) if name.startswith("secrets/")]
+                left = [name for name in self.list_objects(job) if name.startswith("secrets/")]
+                assert left == [], left
 
     def close(self) -> None:
         """Ends whatever a failed test has left, on the cluster as well."""

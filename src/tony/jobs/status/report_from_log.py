@@ -156,10 +156,9 @@ def _build_lost_report(
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
     note += _read_supervisor_note(folder)
-    if status and status.is_unstartable:
+    if status and status.is_unstartable and not report.attempt:
         at = max(0.0, ended - (report.submitted or ended))
-        how = "lost with the application master" if report.attempt else "never started"
-        return end_report(report, failure_from_refusal(status.note, report.session, at), at=ended, note=how)
+        return end_report(report, failure_from_refusal(status.note, report.session, at), at=ended, note="never started")
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause=FailureCause.AM_LOST,
