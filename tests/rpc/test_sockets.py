@@ -67,6 +67,16 @@ async def test_a_socket_file_in_use_is_left_alone(folder: Path) -> None:
             assert connection.is_open
 
 
+def test_a_socket_that_a_process_being_started_still_holds_is_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It inherited it from one that was killed, until it executes its program."""
+    path = str(folder / "am.sock")
+    inherited = listen_unix(path)
+    monkeypatch.setattr("tony.rpc.sockets.time.sleep", lambda _: inherited.close())
+    listen_unix(path).close()
+
+
 async def test_a_successors_socket_file_survives_its_predecessor(folder: Path) -> None:
     """Closing removes our own file, not one that has taken its place."""
     path = folder / "am.sock"

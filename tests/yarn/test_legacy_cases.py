@@ -169,7 +169,9 @@ def test_case(wave: Wave, name: str) -> None:
         assert {task["task"]: task["state"] for task in status["tasks"]} == case.states
     if name == "e12":
         times = {role: [float(each) for each in lab.wrote(f"e12-{role}").split()] for role in _STAGES}
-        assert max(times["db"][1], times["dbloader"][1]) < min(times["worker"][0], times["ps"][0])
+        assert times["worker"]
+        # A ps may be stopped before its program runs: it is not waited for.
+        assert max(times["db"][1], times["dbloader"][1]) < min([*times["worker"], *times["ps"]])
     if name in ("e23", "e24"):
         assert sorted(path.name for path in lab.out.glob(f"{name}-*")) == [f"{name}-0", f"{name}-1"]
 

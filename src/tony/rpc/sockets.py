@@ -7,11 +7,13 @@ import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from tony import clock
 from tony.errors import InfraError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.rpc.am_address import TlsAddress
@@ -21,6 +23,9 @@ _MAX_PATH_BYTES = 107
 #: Connections that the kernel queues until they are accepted; it takes the minimum of this and net.core.somaxconn.
 BACKLOG = 4096
 
+#: Seconds for which a process that is being started may hold the sockets of one that was killed meanwhile.
+_INHERITED_SECONDS = 1.0
+_POLL_SECONDS = 0.05
 #: Listen on all addresses of a machine, IPv4 included.
 EVERYWHERE = "::"
 
@@ -89,10 +94,23 @@ def listen_unix(path: str) -> socket.socket:
 
 
 def _remove_stale(path: str) -> None:
+    """Remove the socket file of a process that has ended.
+
+    A process that was killed while it started another one leaves its sockets to that until it executes its program.
+    """
+    give_up_at = clock.monotonic() + _INHERITED_SECONDS
+    while _has_listener(path):
+        if clock.monotonic() > give_up_at:
+            raise InfraError(f"cannot listen on {path}: another process listens there")
+        time.sleep(_POLL_SECONDS)
+
+
+def _has_listener(path: str) -> bool:
+    """Return True if a process listens on a socket file; remove it if none does."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
-        return
+        return False
     if not stat.S_ISSOCK(mode):
         raise InfraError(f"cannot listen on {path}: a file that is not a socket is in its place; remove it")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, shorten_path(path) as short:
@@ -102,12 +120,12 @@ def _remove_stale(path: str) -> None:
         except ConnectionRefusedError:
             with suppress(FileNotFoundError):
                 os.unlink(path)
-            return
+            return False
         except FileNotFoundError:
-            return
+            return False
         except BlockingIOError:
             pass  # its queue is full: a process listens
-    raise InfraError(f"cannot listen on {path}: another process listens there")
+    return True
 
 
 def remove_socket(path: str, inode: int) -> None:
