@@ -21,7 +21,6 @@ from tony.model.state_directory import Home, build_segment_name
 from tony.retry import Backoff
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN, PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
-from tony.schedulers.job_store.config_map_job_store import ConfigMapJobStore
 from tony.schedulers.job_store.job_objects import JOB_LABEL, PART_LABEL
 from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.access_rules import AM_RULES, find_missing_rules, format_role_command
@@ -131,7 +130,6 @@ class KubernetesAmContainer(AmContainer):
             for pod in self._client.list(PODS, labels=labels, metadata_only=True).items:
                 self._client.delete(PODS, str(pod["metadata"]["name"]))
             delete_secrets(self._client, job)
-            ConfigMapJobStore(self._client, job).delete("access.json")
         sys.exit(FAILED_EXIT_CODE)
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:

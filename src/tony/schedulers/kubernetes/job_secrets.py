@@ -36,15 +36,16 @@ def create_secret(client: ApiClient, job: str, part: str, owner: str, content: M
 
 
 def delete_secrets(client: ApiClient, job: str) -> None:
-    """Delete the Secrets of a job that has ended; no pod of it can be started any longer.
+    """Delete the Secrets of a job that has ended, its clients' too; no pod of it can be started any longer.
 
     Raises:
         KubeError: not all were deleted.
     """
     failed: KubeError | None = None
-    for part in (AM_SECRET, EXECUTOR_SECRET, ENVIRONMENT_SECRET, HADOOP_SECRET):
+    own = [build_secret_name(job, part) for part in (AM_SECRET, EXECUTOR_SECRET, ENVIRONMENT_SECRET, HADOOP_SECRET)]
+    for name in (*own, f"{job}.access.json"):
         try:
-            client.delete(SECRETS, build_secret_name(job, part))
+            client.delete(SECRETS, name)
         except KubeError as error:
             failed = error
     if failed:

@@ -302,7 +302,6 @@ class KubernetesSubmitter(Submitter):
                     raise
             client.delete_collection(PODS, labels={JOB_LABEL: job_id, PART_LABEL: TASK_PART})
             delete_secrets(client, job_id)
-            ConfigMapJobStore(client, job_id).delete("access.json")
 
     async def store_kill_request(self, folder: JobFolder) -> None:
         await to_thread(self._store_kill_request, folder)
