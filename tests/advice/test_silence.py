@@ -185,6 +185,23 @@ def test_impossible_numbers(absurd: float) -> None:
     assert ((), {"checkpoint-bound"}) == (advice.problems, {each.heuristic for each in advice.findings})
 
 
+def test_an_interval_is_known_where_a_report_came_late() -> None:
+    """The times of checkpoints are those of their arrival, less their age: a late report overtakes the next one."""
+    simulated = simulate(jobs.checkpoint_bound(Random(0)), Random(0))
+    saved = simulated.measured.saved
+    expected = run(simulated).saves
+    assert expected is not None
+    assert expected.steps is not None
+    assert expected.every is not None
+    late, delay = saved[1], 1.5 * expected.every
+    saved[1] = replace(late, since=late.since + delay, until=late.until + delay)
+    saved.sort(key=lambda each: each.since)
+    found = run(simulated).saves
+    assert found is not None
+    assert expected.steps == found.steps
+    assert found.every == pytest.approx(expected.every, rel=0.1)
+
+
 def test_runs_of_one_job() -> None:
     """Have the same name, user, framework, and roles with as many tasks and the same commands."""
     plan = jobs.memory_over_asked(Random(0))

@@ -269,7 +269,8 @@ def _summarize_checkpoints(saved: Sequence[CheckpointRecord]) -> CheckpointStats
     if not by_task:
         return None
     task, role_tasks = max(by_task.items(), key=lambda item: len(item[1]))
-    role_tasks.sort(key=lambda each: each.since)
+    # Not by time: a report that reaches the AM late makes its checkpoints appear later than they were.
+    role_tasks.sort(key=lambda each: (each.session, each.try_, each.step))
     pairs = [
         (one, other)
         for one, other in itertools.pairwise(role_tasks)
