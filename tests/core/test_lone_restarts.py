@@ -324,6 +324,20 @@ def test_a_host_on_which_tasks_failed_twice_is_left_out_for_an_hour() -> None:
     assert made(simulation, act.Include) == [act.Include(host="h")]
 
 
+def test_a_host_on_which_executors_cannot_start_twice_is_left_out() -> None:
+    """No program has run there; a GPU that is broken is an example. Preempted ones do not count."""
+    simulation = Simulation(job(replace(ALONE, instances=1)))
+    simulation.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings="x", chooses=True))
+    for cause, blameless in (("preempted", True), ("no such device", False), ("no such device", False)):
+        simulation.run(until=lambda: bool(simulation.executors))
+        assert made(simulation, act.Exclude) == []
+        simulation.pending.clear()
+        simulation.lose(next(iter(simulation.executors)), cause, blameless=blameless)
+    simulation.run()
+    assert made(simulation, act.Exclude) == [act.Exclude(host="h")]
+    assert simulation.app.state.living == 1
+
+
 def test_hosts_are_not_excluded_for_other_causes() -> None:
     """Nor for failures an hour apart, nor where there is nothing to choose."""
     simulation = on_a_cluster(job(max_restarts=9, backoff=0.0))

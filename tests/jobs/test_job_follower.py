@@ -71,11 +71,11 @@ def job(home: Home) -> Recorded:
 
 @asynccontextmanager
 async def followed(
-    home: Home, job: Recorded, diary: Diary, first: JobReport | None = None
+    home: Home, job: Recorded, diary: Diary, first: JobReport | None = None, keep: int | None = None
 ) -> AsyncIterator[tuple[FakeAm, asyncio.Task[JobReport]]]:
     """A job whose application master lives, and one who follows it."""
     async with FakeAm(job[0], first or running(*job)) as master, asyncio.TaskGroup() as group:
-        following = group.create_task(follow(home, JOB, diary))
+        following = group.create_task(follow(home, JOB, diary, keep=keep))
         await wait_until(lambda: master.watched)
         yield master, following
 
@@ -135,6 +135,19 @@ async def test_output_that_was_not_fetched_in_time_is_noted(home: Home, job: Rec
         diary = Diary()
         await follow(home, JOB, diary, keep=keep)
         assert diary.notices == notices
+
+
+async def test_a_follower_of_the_last_lines_hears_what_it_misses_itself(home: Home, job: Recorded) -> None:
+    folder, _ = job
+    name, diary = LogName("worker", 0, 1, 1, "out"), Diary()
+    with closing(Mirror(folder.logs)) as copies:
+        copies.write(name, 0, 5000, b"before\n")
+        async with followed(home, job, diary, keep=1) as (master, following):
+            copies.write(name, 0, 5050, b"after\n")
+            await master.finish(succeeded(*job))
+            await following
+    assert diary.lines == ["worker:0 before", "worker:0 after"]
+    assert diary.notices == ["some output is missing: 43 bytes of worker-0.s1.t1.out"]
 
 
 async def test_following_starts_before_the_am(home: Home) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, closing
+
+import pytest
 
 from tests.jobs.fake_am import JOB, FakeAm, recorded, running, succeeded, write_log
+from tony.history.job_record import write_summary
 from tony.jobs.job_output import iterate_lines
 from tony.jobs.log_files import Selection
+from tony.jobs.remote.log_mirror import Mirror
+from tony.model.log_name import LogName
 from tony.model.state_directory import Home
 
 
@@ -24,6 +29,24 @@ async def test_to_the_end_of_the_job(home: Home) -> None:
             write_log(folder, "worker-1.s1.t1.out", "c")
             await master.finish(succeeded(folder, record))
             assert [line.text async for part in stream for line in part] == ["c"]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_what_is_missing_is_noted(home: Home, *, follow: bool) -> None:
+    """Unless only the last lines are wanted."""
+    folder, record = recorded(home)
+    write_summary(folder, succeeded(folder, record))
+    with closing(Mirror(folder.logs)) as copies:
+        copies.write(LogName("worker", 0, 1, 1, "out"), 0, 5000, b"last\n")
+    for keep, expected in ((None, 1), (1, 0)):
+        notices: list[str] = []
+        lines = [
+            line.text
+            async for part in iterate_lines(home, JOB, Selection(), notices.append, follow=follow, keep=keep)
+            for line in part
+        ]
+        assert lines == ["last"]
+        assert notices == ["some output is missing: 4.9 KiB before the last 5 bytes of worker-0.s1.t1.out"][:expected]
 
 
 async def test_a_slow_taker_loses_nothing(home: Home) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -50,7 +51,7 @@ async def test_a_path_may_be_long(folder: Path) -> None:
 async def test_a_stale_socket_file_is_replaced(folder: Path) -> None:
     """A killed application master leaves its file behind."""
     path = folder / "am.sock"
-    listen_unix(str(path)).close()
+    (await listen_unix(str(path))).close()
     assert path.exists()
     place = at(path)
     async with serving(place) as (_, _, address), connected(place, address) as connection:
@@ -67,14 +68,14 @@ async def test_a_socket_file_in_use_is_left_alone(folder: Path) -> None:
             assert connection.is_open
 
 
-def test_a_socket_that_a_process_being_started_still_holds_is_waited_for(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It inherited it from one that was killed, until it executes its program."""
+async def test_a_socket_that_a_child_holds_before_its_exec_is_waited_for(folder: Path) -> None:
     path = str(folder / "am.sock")
-    inherited = listen_unix(path)
-    monkeypatch.setattr("tony.rpc.sockets.time.sleep", lambda _: inherited.close())
-    listen_unix(path).close()
+    inherited = await listen_unix(path)
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(listen_unix(path))
+        await asyncio.sleep(0)
+        inherited.close()
+    waiting.result().close()
 
 
 async def test_a_successors_socket_file_survives_its_predecessor(folder: Path) -> None:
@@ -82,7 +83,7 @@ async def test_a_successors_socket_file_survives_its_predecessor(folder: Path) -
     path = folder / "am.sock"
     async with serving(at(path)):
         path.unlink()
-        successor = listen_unix(str(path))
+        successor = await listen_unix(str(path))
     assert path.exists()
     successor.close()
 
@@ -106,7 +107,7 @@ async def test_an_impossible_path_is_reported(folder: Path, address: str) -> Non
 @pytest.mark.parametrize("name", ["none/am.sock", "none.sock", "d" * 150 + "/am.sock", "stale.sock"])
 async def test_a_missing_or_stale_socket_has_no_listener(folder: Path, name: str) -> None:
     """No folder, no file, or a file that a killed process left: all are `no_listener`."""
-    listen_unix(str(folder / "stale.sock")).close()
+    (await listen_unix(str(folder / "stale.sock"))).close()
     with pytest.raises(ConnectionFailedError, match="cannot connect to unix:") as caught:
         await connect(f"unix:{folder}/{name}", JOB.executors)
     assert caught.value.no_listener

@@ -260,6 +260,12 @@ def _find_last_steps(measured: MeasuredRun | None) -> dict[int, float]:
     return found
 
 
+def _pair_within_attempts(ordered: Iterable[CheckpointRecord]) -> list[tuple[CheckpointRecord, CheckpointRecord]]:
+    """Return each checkpoint with the next one of the same task attempt."""
+    pairs = itertools.pairwise(ordered)
+    return [(one, other) for one, other in pairs if (one.session, one.try_) == (other.session, other.try_)]
+
+
 def _summarize_checkpoints(saved: Sequence[CheckpointRecord]) -> CheckpointStats | None:
     by_task: dict[str, list[CheckpointRecord]] = {}
     for each in saved:
@@ -269,18 +275,14 @@ def _summarize_checkpoints(saved: Sequence[CheckpointRecord]) -> CheckpointStats
     if not by_task:
         return None
     task, role_tasks = max(by_task.items(), key=lambda item: len(item[1]))
-    # Not by time: a report that reaches the AM late makes its checkpoints appear later than they were.
-    role_tasks.sort(key=lambda each: (each.session, each.try_, each.step))
-    pairs = [
-        (one, other)
-        for one, other in itertools.pairwise(role_tasks)
-        if (one.session, one.try_) == (other.session, other.try_)
-    ]
-    strides = {other.step - one.step for one, other in pairs}
+    by_time = _pair_within_attempts(sorted(role_tasks, key=lambda each: each.since))
+    # A report that reaches the AM late makes its checkpoints appear later than they were.
+    by_step = _pair_within_attempts(sorted(role_tasks, key=lambda each: (each.session, each.try_, each.step)))
+    strides = {other.step - one.step for one, other in by_step}
     return CheckpointStats(
         task=task,
         count=len(role_tasks),
         cost=statistics.fmean(each.until - each.since for each in role_tasks),
-        every=statistics.median(other.since - one.since for one, other in pairs) if pairs else None,
+        every=statistics.median(other.since - one.since for one, other in by_time) if by_time else None,
         steps=strides.pop() if len(strides) == 1 else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from itertools import chain
@@ -27,11 +27,12 @@ from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.log_lines import LogLine, group_lines
 from tony.jobs.log_tail import LogTail
 from tony.jobs.remote.log_fetcher import LogFetcher, fetch_current_output, fetch_logs
-from tony.jobs.remote.log_mirror import describe_missing_bytes
+from tony.jobs.remote.log_mirror import describe_missing_bytes, find_missing_bytes
 from tony.jobs.status import job_status, remote_job_sync
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
 from tony.model.job_report import JobReport
+from tony.model.log_name import LogName
 from tony.model.state_directory import Home
 from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
@@ -87,9 +88,12 @@ async def follow(
     """
     record = record_of(home, job_id)
     selection = selection or Selection()
+    logs = home.job(job_id).logs
+    known: Mapping[LogName, int] = {}
     if keep is not None:
         await fetch_current_output(home, record, selection, viewer.on_notice)
-    with LogTail(home.job(job_id).logs, selection, keep, live=live) as tail:
+        known = {name: find_missing_bytes(logs, name) for name in find_log_files(logs, selection)}
+    with LogTail(logs, selection, keep, live=live) as tail:
         async with fetch_logs(home, record, selection, viewer.on_notice) as remote:
             printer = _LinePrinter(tail, viewer)
             with raise_first_error():
@@ -100,8 +104,7 @@ async def follow(
                     printing.cancel()
                     renewing.cancel()
             await printer.print_rest()
-    logs = home.job(job_id).logs
-    if keep is None and (missing := describe_missing_bytes(logs, find_log_files(logs, selection))):
+    if missing := describe_missing_bytes(logs, find_log_files(logs, selection), known):
         viewer.on_notice(f"some output is missing: {missing}")
     return last
 

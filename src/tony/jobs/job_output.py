@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import nullcontext
 
 from tony.history.job_record import record_of
-from tony.jobs.log_files import Selection
+from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.log_lines import LogLine, group_lines
 from tony.jobs.log_tail import LogTail
 from tony.jobs.remote.log_fetcher import fetch_current_output, fetch_logs, find_remote_submitter
+from tony.jobs.remote.log_mirror import describe_missing_bytes, find_missing_bytes
 from tony.jobs.status import job_status
+from tony.model.log_name import LogName
 from tony.model.state_directory import Home
 from tony.schedulers import registry
 
@@ -45,8 +47,11 @@ async def iterate_lines(
     folder = home.job(job_id)
     record = record_of(home, job_id)
     is_remote = find_remote_submitter(home, record) is not None
+    known: Mapping[LogName, int] = {}
     if is_remote and (keep is not None or not follow):
         await fetch_current_output(home, record, selection, notice)
+    if keep is not None:
+        known = {name: find_missing_bytes(folder.logs, name) for name in find_log_files(folder.logs, selection)}
     async with fetch_logs(home, record, selection, notice) if follow else nullcontext() as remote:
         with LogTail(folder.logs, selection, keep) as tail:
             tail.watch_folder(folder.path)
@@ -58,6 +63,8 @@ async def iterate_lines(
                 for portion in group_lines(tail.drain() if ended else tail.read_new_lines(changed)):
                     yield portion
                 if ended:
+                    if missing := describe_missing_bytes(folder.logs, find_log_files(folder.logs, selection), known):
+                        notice(f"some output is missing: {missing}")
                     return
                 await asyncio.sleep(BATCH_SECONDS)
                 try:

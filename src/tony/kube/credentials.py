@@ -205,13 +205,16 @@ class ExecCredentials(CredentialSource):
             raise CredentialsError(f"the answer of the program {name} cannot be used: {error}") from None
 
 
-_shared: dict[tuple[str, LoginCredentials], ExecCredentials] = {}
+_exec_credentials: dict[tuple[str, LoginCredentials], ExecCredentials] = {}
 
 
 def share_exec_credentials(command: ExecCommand, login: LoginCredentials) -> ExecCredentials:
-    """Return the credentials that a program prints, those of all clients in this process: it may ask the user."""
+    """Return the credentials that a program prints.
+
+    All clients in this process share them, so that the program runs, and may prompt the user, once.
+    """
     text = json.dumps([command.arguments, dict(command.variables), command.api_version, command.cluster])
-    return _shared.setdefault((text, login), ExecCredentials(command, login))
+    return _exec_credentials.setdefault((text, login), ExecCredentials(command, login))
 
 
 def build_bearer(token: str, login: LoginCredentials) -> LoginCredentials:

@@ -11,6 +11,7 @@ import binascii
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -178,6 +179,7 @@ def _read(file: Path) -> str | None:
         raise _build_error(file, "", f"cannot be read: {error}") from None
 
 
+@lru_cache(maxsize=8)  # a large file takes a quarter second, for each poll of a command that waits
 def _parse(file: Path, text: str) -> Mapping[str, Any]:
     import yaml  # late: in the AM there is no kubeconfig file, and no such library
 

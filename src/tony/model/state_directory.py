@@ -15,6 +15,7 @@
     am.json             the running application master: pid, host, attempt, address; its supervisor's pid (local)
     am.lock             locked (flock) while the application master, or its supervisor (local), is alive
     heard.json          the last report received here of a remote job, until it has ended
+    am-start-failures.json  since when the AM of a remote job cannot start, as seen here (Kubernetes)
     kill.json           a kill request that no application master answered, for the next one
     am.log              the application master's log, over all AM attempts
     events.<n>.jsonl    event log, one segment per AM attempt
@@ -155,7 +156,7 @@ class JobFolder:
 
     @property
     def am_start_failures(self) -> Path:
-        """What commands have seen of an AM that cannot start, for schedulers that do not say since when."""
+        """Since when an AM cannot start, as commands have seen it: some schedulers do not say."""
         return self.path / "am-start-failures.json"
 
     @property

@@ -75,9 +75,9 @@ def load_docker_login(repository: Repository, environment: Mapping[str, str]) ->
 def _find_stored(entries: Mapping[str, Any], repository: Repository, path: str) -> RegistryLogin:
     registry = repository.registry
     names = {registry, "index.docker.io", "registry-1.docker.io"} if registry == DOCKER_HUB else {registry}
-    # An entry may be for a part of the registry: the longest goes first.
-    split = [(*_split_key(key), entry) for key, entry in entries.items()]
-    for host, part, entry in sorted(split, key=lambda each: len(each[1]), reverse=True):
+    # An entry may be for a part of the registry: the longest goes first, then the one that Docker itself writes.
+    split = [(*_split_key(key), key == _DOCKER_HUB_KEY, entry) for key, entry in entries.items()]
+    for host, part, _, entry in sorted(split, key=lambda each: (len(each[1]), each[2]), reverse=True):
         if host in names and f"{repository.path}/".startswith(part) and entry:
             user, _, password = base64.b64decode(entry.get("auth") or "").decode().partition(":")
             return RegistryLogin(

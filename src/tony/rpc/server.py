@@ -148,7 +148,7 @@ class RpcServer:
         where = parse(address)
         context: ssl.SSLContext | None = None
         if isinstance(where, UnixAddress):
-            listener = listen_unix(where.path)
+            listener = await listen_unix(where.path)
             self._files.append((where.path, os.lstat(where.path).st_ino))
         else:
             # late: it loads OpenSSL, which Unix sockets do not need

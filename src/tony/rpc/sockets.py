@@ -7,7 +7,6 @@ import os
 import socket
 import stat
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,8 +22,8 @@ _MAX_PATH_BYTES = 107
 #: Connections that the kernel queues until they are accepted; it takes the minimum of this and net.core.somaxconn.
 BACKLOG = 4096
 
-#: Seconds for which a process that is being started may hold the sockets of one that was killed meanwhile.
-_INHERITED_SECONDS = 1.0
+#: Seconds for which a child may hold the sockets of a process that was killed before the child's exec.
+_INHERITED_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 #: Listen on all addresses of a machine, IPv4 included.
 EVERYWHERE = "::"
@@ -69,7 +68,7 @@ def shorten_path(path: str) -> Iterator[str]:
         os.close(descriptor)
 
 
-def listen_unix(path: str) -> socket.socket:
+async def listen_unix(path: str) -> socket.socket:
     """Return a listening Unix socket that only its owner may connect to. A stale socket file is replaced.
 
     Raises:
@@ -77,7 +76,7 @@ def listen_unix(path: str) -> socket.socket:
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        _remove_stale(path)
+        await _remove_stale(path)
         # The file is created with the mode of the socket, so other users can never connect.
         os.fchmod(listener.fileno(), 0o600)
         with shorten_path(path) as short:
@@ -93,16 +92,16 @@ def listen_unix(path: str) -> socket.socket:
     return listener
 
 
-def _remove_stale(path: str) -> None:
+async def _remove_stale(path: str) -> None:
     """Remove the socket file of a process that has ended.
 
-    A process that was killed while it started another one leaves its sockets to that until it executes its program.
+    If a process is killed between the fork and the exec of a child, the child holds its sockets until the exec.
     """
     give_up_at = clock.monotonic() + _INHERITED_SECONDS
     while _has_listener(path):
         if clock.monotonic() > give_up_at:
             raise InfraError(f"cannot listen on {path}: another process listens there")
-        time.sleep(_POLL_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _has_listener(path: str) -> bool:

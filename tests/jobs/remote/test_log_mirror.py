@@ -13,7 +13,7 @@ from tony.errors import StorageError
 from tony.executor.output.log_file import BoundedLogFile
 from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.log_reader import LogReader
-from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
+from tony.jobs.remote.log_mirror import Mirror, complete, describe_missing_bytes, find_missing_bytes, note_complete
 from tony.model.log_name import LogName
 from tony.protocol.output_messages import pack_times, unpack_times
 
@@ -92,6 +92,21 @@ def test_a_mirror_resumes_after_a_kill_during_rotation(tmp_path: Path) -> None:
     mirror.close()
     (tmp_path / f".{NAME.file}.start").write_text("no json")
     assert Mirror(tmp_path).end(NAME) == 5  # read again from there
+
+
+def test_only_what_was_never_copied_is_missing(tmp_path: Path) -> None:
+    """What was rotated away was here."""
+    mirror = Mirror(tmp_path)
+    for start in (0, 5, 10, 15):
+        mirror.write(NAME, start, start, b"12345")
+    assert (describe_missing_bytes(tmp_path, [NAME]), len(on_disk(tmp_path))) == ("", 10)
+    mirror.write(NAME, 20, 30, b"12")
+    assert describe_missing_bytes(tmp_path, [NAME]) == f"10 bytes before the last 2 bytes of {NAME.file}"
+    known = {NAME: find_missing_bytes(tmp_path, NAME)}
+    assert describe_missing_bytes(tmp_path, [NAME], known) == ""
+    mirror.write(NAME, 20, 36, b"12")
+    assert describe_missing_bytes(tmp_path, [NAME], known) == f"4 bytes of {NAME.file}"
+    mirror.close()
 
 
 def test_a_rotated_copy_reads_like_the_source(tmp_path: Path) -> None:

@@ -88,6 +88,19 @@ def test_the_record_breaks_off(
     assert reason is None or (report.failure is not None and reason in report.failure.reason)
 
 
+def test_a_later_am_attempt_is_refused(home: Home) -> None:
+    """Its own words are the cause, although an earlier one had run the job."""
+    folder, record = recorded(home)
+    logged(folder, started())
+    note = "service account default cannot get secrets"
+    report = build_last_report(
+        folder, record, ApplicationStatus(alive=False, note=note, given_up=True, is_unstartable=True)
+    )
+    assert report.failure is not None
+    assert (report.failure.cause, report.failure.reason) == (FailureCause.REFUSED, note)
+    assert {task.state for task in report.tasks} == {TaskState.LOST}
+
+
 def test_the_record_knows_better(home: Home) -> None:
     """A result that the log holds is told with all that belongs to it."""
     folder, record = recorded(home)

@@ -170,7 +170,7 @@ async def test_an_image_without_python_is_refused_as_soon_as_its_pod_ends(tmp_pa
 async def test_a_failed_pull_fails_the_job_when_it_does_not_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each kind has its time, also if it comes again after another one: a registry that is slow is waited for."""
+    """A registry that is slow is waited for, although it has refused before."""
     monkeypatch.setattr(pod_status, "_REFUSED_SECONDS", 1.0)
     async with open_cluster(tmp_path) as cluster:
         for name in ("refused", "slow", "passes"):
@@ -190,9 +190,25 @@ async def test_a_failed_pull_fails_the_job_when_it_does_not_pass(
         )
         assert not cluster.allocator.find_start_failure("passes")
         await wait_until(lambda: cluster.find_events(Unsatisfiable))  # of the last one
-        assert [each.reason for each in cluster.find_events(Unsatisfiable)] == [
+        assert {each.reason for each in cluster.find_events(Unsatisfiable)} == {
             "image x cannot be pulled (see `image` and `pull_secrets`): not found"
-        ]
+        }
+
+
+async def test_a_pod_is_replaced_whose_node_cannot_create_its_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_status, "_REFUSED_SECONDS", 0.05)
+    async with open_cluster(tmp_path) as cluster:
+        cluster.create_task_pod("a")
+        await cluster.start(build_known("a"))
+        await fail_start(cluster, "a", {"waiting": {"reason": "CreateContainerError", "message": "no such device"}})
+        await wait_until(lambda: cluster.find_events(ContainerEnded))
+        (end,) = cluster.find_events(ContainerEnded)
+        assert "CreateContainerError: no such device" in end.cause
+        assert not end.blameless
+        assert cluster.pods == ["am"]
+        assert not cluster.find_events(Unsatisfiable)
 
 
 async def test_an_executor_that_knows_only_the_previous_am_is_replaced(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_am_attempts_that_die_in_their_pod_count(pod: Pod, capsys: pytest.Captur
         pod.cluster.api.objects[PODS, name] = {"metadata": {"name": name, "labels": build_labels(pod.job, part)}}
     with pytest.raises(SystemExit) as caught:
         pod.start()
-    assert caught.value.code == 42
+    assert caught.value.code == 43
     assert capsys.readouterr().err == (
         "2 of 2 AM attempts (am_attempts) died within 10 minutes; the last one: the kernel killed it at its memory "
         "limit: request more with `scheduler.kubernetes.am_memory`\n"

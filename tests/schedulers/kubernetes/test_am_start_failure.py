@@ -46,6 +46,21 @@ def test_a_failure_lasts(
     assert first is (age == 0)
 
 
+def test_a_refusal_lasts_only_without_a_break(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while a pull may still succeed; and not by a clock that was wrong."""
+    refused = find_start_failure(waiting("ErrImagePull", "no such host"))
+    slow = find_start_failure(waiting("ErrImagePull", "i/o timeout"))
+    now = [1_000_000.0]
+    monkeypatch.setattr(clock, "wall", lambda: now[0])
+    assert not has_lasted(folder, "uid-1", refused)
+    now[0] = 1000.0
+    for failure, age in ((refused, 0), (slow, 59), (refused, 700), (slow, 59)):
+        now[0] += age
+        assert not has_lasted(folder, "uid-1", failure)
+    now[0] += 900
+    assert has_lasted(folder, "uid-1", slow)
+
+
 def test_a_failure_that_passed_or_of_another_pod_does_not_count(
     folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

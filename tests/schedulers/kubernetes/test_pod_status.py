@@ -9,7 +9,6 @@ import pytest
 from tony.kube.api_client import Object
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.pod_status import (
-    StartFailure,
     explain_am_end,
     explain_end,
     explain_restart,
@@ -17,6 +16,7 @@ from tony.schedulers.kubernetes.pod_status import (
     find_start_failure,
     has_executor_ended,
 )
+from tony.schedulers.kubernetes.pod_table import StartFailure
 from tony.schedulers.kubernetes.pod_watch import trim_pod
 
 PULL = "image x cannot be pulled (see `image` and `pull_secrets`)"
@@ -165,6 +165,7 @@ def test_a_pod_that_fits_no_node_says_how_much_it_requests() -> None:
     [
         ("ErrImageNeverPull", StartFailure("ErrImageNeverPull: no image x")),
         ("ImagePullBackOff", StartFailure(f"{PULL}: no image x", 900)),
+        ("CreateContainerError", StartFailure("CreateContainerError: no image x", 60, is_of_node=True)),
         ("ContainerCreating", None),
     ],
 )

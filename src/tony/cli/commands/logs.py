@@ -21,7 +21,7 @@ from tony.jobs.failure_text import format_outcome, format_report
 from tony.jobs.log_files import Selection, find_log_files, select_named_tasks
 from tony.jobs.log_lines import LogLine, group_lines, merge_lines
 from tony.jobs.log_reader import limit_chunks, open_readers
-from tony.jobs.remote.log_mirror import describe_missing_bytes, find_missing_bytes
+from tony.jobs.remote.log_mirror import find_missing_bytes
 from tony.model.job_report import JobReport
 from tony.model.log_name import ERR, OUT, STREAMS
 from tony.model.state_directory import JobFolder
@@ -164,7 +164,6 @@ async def _print(
         printer.print(lines)
     if isinstance(view, DirectoryJobView):  # not before: only now the files of other machines are here
         _warn_rotated(view.folder, record_of(view.home, view.id), selection, options)
-        _warn_missing(view.folder, selection, options)
     yet = isinstance(view, DirectoryJobView) and view.live
     has_start = selection.since is not None
     _warn_empty(printer, options, f"see: tony status {view.id}", has_start=has_start, yet=yet)
@@ -214,14 +213,6 @@ def _warn_rotated(folder: JobFolder, record: JobRecord, selection: Selection, op
             f"the output of {format_first(full, 3)} exceeded log_limit = {format_exact_size(limit)}; its beginning may "
             "have been removed"
         )
-
-
-def _warn_missing(folder: JobFolder, selection: Selection, options: _PrintOptions) -> None:
-    """Warn about logs of other machines of which only the end was kept."""
-    logs = folder.logs
-    missing = "" if options.tail is not None else describe_missing_bytes(logs, find_log_files(logs, selection))
-    if missing:
-        warn(f"some output is missing: {missing}")
 
 
 class _OutputViewer:

@@ -17,7 +17,15 @@ from tony.core.reasons import ContainerLost, ProgramUnreachable, RestartAfterFai
 from tony.core.sentences import describe_failure
 from tony.core.state import ContainerIntent, GrantedContainer, State, Task
 from tony.core.step_context import StepContext
-from tony.core.steps import container_demand, containers, gang, job_finish, session_restart, task_exit
+from tony.core.steps import (
+    container_demand,
+    containers,
+    gang,
+    job_finish,
+    node_exclusion,
+    session_restart,
+    task_exit,
+)
 from tony.core.steps.task_exit import is_bound
 from tony.core.transitions import TaskMove
 from tony.diagnosis.failure_diagnosis import diagnose
@@ -79,7 +87,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
         return
     failure = _build_blameless_failure(ctx, task, FailureCause.SILENT, SilenceFacts(silence=event.silence))
     if task.state in _NOT_STARTED and state.active:
-        _replace(ctx, task, failure.reason, container)
+        _replace(ctx, task, container, failure.reason, is_held=True)
         return
     containers.kill(ctx, container, failure.reason)
     if task.living and not task.is_classified:
@@ -120,7 +128,7 @@ def _on_task_container_ended(
             if event.blameless:
                 state.unexplained.add(task.id)
     elif task.state in _NOT_STARTED and state.active:
-        _replace(ctx, task, event.cause, counts=not event.blameless)
+        _replace(ctx, task, container, event.cause, counts=not event.blameless)
     if state.job is JobState.RESTARTING:
         session_restart.request_early(state, task)
 
@@ -131,12 +139,20 @@ def _build_blameless_failure(ctx: StepContext, task: Task, cause: FailureCause, 
 
 
 def _replace(
-    ctx: StepContext, task: Task, cause: str, stuck: GrantedContainer | None = None, *, counts: bool = True
+    ctx: StepContext,
+    task: Task,
+    container: GrantedContainer,
+    cause: str,
+    *,
+    is_held: bool = False,
+    counts: bool = True,
 ) -> None:
     """Request another container for a task whose program was not started: there is no end to be proved before.
 
     Args:
-        counts: it may have been the job's own fault, so the number of replacements is limited.
+        is_held: the present one has not ended, and is discarded.
+        counts: the job may have been the cause, or the host: the number of replacements is limited, and a host where
+            this happens repeatedly is excluded.
     """
     state = ctx.state
     state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
@@ -146,8 +162,10 @@ def _replace(
     is_relaunched = task.launches < containers.MAX_LAUNCHES and not bound
     if is_relaunched:  # first, or the demand would be lowered by one meanwhile
         container_demand.request(ctx, task, TaskMove.REPLACE)
-    if stuck:
-        containers.discard(ctx, stuck, cause)
+        if counts:
+            node_exclusion.count_host_failure(ctx, container.host)
+    if is_held:
+        containers.discard(ctx, container, cause)
     gang.start_soon_if_enough(ctx)
     if not is_relaunched:
         how = ContainerLoss.NOT_RESTARTED if bound else ContainerLoss.NOT_STARTED

@@ -40,9 +40,14 @@ def _is_bad(times: Iterable[float], now: float) -> bool:
 
 def count_failure(ctx: StepContext, failure: Failure) -> None:
     """Count a failure against its host. Call it once for each failure."""
+    if failure.host is not None and _may_be_host_failure(failure):
+        count_host_failure(ctx, failure.host)
+
+
+def count_host_failure(ctx: StepContext, host: str) -> None:
+    """Count a failure that a host may have caused, such as that of an executor to start."""
     state = ctx.state
-    host = failure.host
-    if host is None or not state.chooses or not _may_be_host_failure(failure):
+    if not state.chooses:
         return
     times = [*_select_recent(state.hosts.get(host, ()), ctx.now), ctx.now]
     state.hosts[host] = times

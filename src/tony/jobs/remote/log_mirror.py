@@ -5,7 +5,7 @@ remote file was: so it takes no more space than that, and can be read in the sam
 
     .lock             one byte for each stream, locked by the writer of its copies
     .complete         streams that are complete, one a line
-    .<name>.start     for a rotated file: the bytes that its program had printed before
+    .<name>.start     for a rotated file: the bytes that its program had printed before, and those that never came
     .<name>.times     the times of its lines (`linux/time_index.py`)
 """
 
@@ -15,9 +15,10 @@ import contextlib
 import fcntl
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tony.errors import StorageError, TonyError
 from tony.history.json_files import read_json, write_json
@@ -28,6 +29,8 @@ from tony.units import format_bytes, format_first
 
 #: `struct flock` of Linux with 64-bit offsets: type, whence, start, length, pid.
 _FLOCK = "hhqqi0q"
+#: In the file with the starts: how many bytes of the log were never copied. Other keys are inodes.
+_MISSING = "missing"
 #: Logs that are listed in one sentence.
 _MAX_LISTED = 3
 
@@ -185,7 +188,8 @@ class Mirror:
         before = _stat(path)
         starts = _read_starts(self._folder, name)
         kept = {} if before is None else {str(before.st_ino): starts.get(str(before.st_ino), 0)}
-        write_json(_build_start_path(self._folder, name), {**kept, str(inode): start})
+        missing = starts.get(_MISSING, 0) + start - self._copy(name).end
+        write_json(_build_start_path(self._folder, name), {**kept, str(inode): start, _MISSING: missing})
         if before and before.st_size:
             rename_with_index(path, name.build_rotated_path(self._folder))
         os.replace(draft, path)
@@ -193,21 +197,33 @@ class Mirror:
         return made
 
 
-def describe_missing_bytes(folder: Path, names: Iterable[LogName]) -> str:
-    """Return how much is missing of logs whose last bytes are in local copies; empty if nothing is."""
+def describe_missing_bytes(
+    folder: Path, names: Iterable[LogName], known: Mapping[LogName, int] = MappingProxyType({})
+) -> str:
+    """Return how much of logs was never copied; empty if nothing is missing.
+
+    Args:
+        known: what was missing before, and is not described.
+    """
     found = []
     for name in names:
-        if missing := find_missing_bytes(folder, name):
+        if (missing := find_missing_bytes(folder, name)) > known.get(name, 0):
             size = format_bytes(_read_size(folder / name.file))
-            found.append(f"{format_bytes(missing)} before the last {size} of {name.file}")
+            where = f"before the last {size} of" if missing == _measure_last_gap(folder, name) else "of"
+            found.append(f"{format_bytes(missing - known.get(name, 0))} {where} {name.file}")
     return format_first(found, _MAX_LISTED)
 
 
 def find_missing_bytes(folder: Path, name: LogName) -> int:
-    """Return how many bytes of a log are missing before the last ones of its local copy."""
-    newer = _stat(folder / name.file)
-    start = _read_starts(folder, name).get(str(newer.st_ino), 0) if newer else 0
-    return max(0, start - _read_size(name.build_rotated_path(folder)))
+    """Return how many bytes of a log were never copied. What was rotated away is not missing."""
+    return _read_starts(folder, name).get(_MISSING, 0)
+
+
+def _measure_last_gap(folder: Path, name: LogName) -> int:
+    """Return how many bytes are missing between the older file, or the beginning, and the newer one."""
+    starts, newer, older = _read_starts(folder, name), _stat(folder / name.file), _stat(name.build_rotated_path(folder))
+    older_end = starts.get(str(older.st_ino), 0) + older.st_size if older else 0
+    return starts.get(str(newer.st_ino), 0) - older_end if newer else 0
 
 
 def _read_starts(folder: Path, name: LogName) -> dict[str, int]:

@@ -16,6 +16,9 @@ from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ApplicationStatus, Submitter
 
+#: How tasks ended whose AM died, and no other one continued the job.
+LOST_NOTE = "lost with the application master"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossOutcome:
@@ -71,7 +74,7 @@ def explain_loss(lost: Failure, status: ApplicationStatus | None, request: KillR
         lost = replace(lost, reason=f"{reason} (the end of the event log is missing)")
     elif status is not None and status.given_up and status.note:
         lost = replace(lost, reason=f"{lost.reason} The scheduler reports: {status.note}")
-    return LossOutcome(failure=lost, note="lost with the application master", task_state=TaskState.LOST)
+    return LossOutcome(failure=lost, note=LOST_NOTE, task_state=TaskState.LOST)
 
 
 def was_killed_by_signal(report: JobReport) -> bool:

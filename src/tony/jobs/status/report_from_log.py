@@ -16,7 +16,7 @@ from tony.history.event_log import EventTail, LogEntry, check_foreign_length, se
 from tony.history.job_record import build_pending_report, load_kill_request, read_job, read_summary
 from tony.history.replay import find_gap
 from tony.jobs.am_client import locate_am
-from tony.jobs.status.job_end import add_signal_source, explain_loss
+from tony.jobs.status.job_end import LOST_NOTE, add_signal_source, explain_loss
 from tony.linux.files import read_tail
 from tony.linux.thread_pools import lock_held
 from tony.model.failure import Failure, FailureCause, FailureClass
@@ -156,9 +156,10 @@ def _build_lost_report(
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
     note += _read_supervisor_note(folder)
-    if status and status.is_unstartable and not report.attempt:
+    if status and status.is_unstartable:
         at = max(0.0, ended - (report.submitted or ended))
-        return end_report(report, failure_from_refusal(status.note, report.session, at), at=ended, note="never started")
+        refusal = failure_from_refusal(status.note, report.session, at)
+        return end_report(report, refusal, at=ended, note=LOST_NOTE, task_state=TaskState.LOST)
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause=FailureCause.AM_LOST,
@@ -172,7 +173,8 @@ def _build_lost_report(
     )
     outcome = explain_loss(failure, status, load_kill_request(folder))
     end = end_report
-    if status and status.result is JobState.FAILED and not report.attempt:  # nothing of it was read: it may have run
+    may_have_run = status is not None and status.result in (JobState.FAILED, JobState.SUCCEEDED)
+    if may_have_run and not report.attempt:  # nothing of it was read
         end = partial(end_report, started_states=frozenset(TaskState))
     return end(report, outcome.failure, at=ended, note=outcome.note, task_state=outcome.task_state)
 

@@ -190,7 +190,10 @@ def _is_same(store: FileStore, other: FileStore, path: str) -> bool:
 
 #: Parts of a job directory that are not moved: temporary files and secrets.
 _NOT_MOVED = frozenset(
-    ("work", "secret", "staged", "remains", "am.lock", "am.json", "am.sock", "kill.json", "access.json")
+    (
+        *("work", "secret", "staged", "remains", "am.lock", "am.json", "am.sock", "kill.json", "access.json"),
+        "am-start-failures.json",
+    )
 )
 
 

@@ -21,7 +21,14 @@ from tony.kube.denials import Denials
 from tony.kube.errors import KubeApiError
 from tony.kube.resources import CONFIG_MAPS, SECRETS, ApiResource
 from tony.schedulers.job_store.job_objects import PREFIX, JobObjects, get_content, get_notes
-from tony.schedulers.job_store.job_store import JobStore, LogAppender, StoredFile, build_closed_name, find_local_name
+from tony.schedulers.job_store.job_store import (
+    ACCESS_FILE,
+    JobStore,
+    LogAppender,
+    StoredFile,
+    build_closed_name,
+    find_local_name,
+)
 from tony.schedulers.job_store.piece_log import EventLogPiece, PieceLog, claim_log, close_log, read_log
 
 #: Packed bytes of one object. An object has at most 1 MiB, and base64 makes a third more of it on the wire only.
@@ -36,7 +43,7 @@ _NUMBER, _WRITER, _CLOSING = f"{PREFIX}number", f"{PREFIX}writer", f"{PREFIX}clo
 #: Names of a job's files: others, such as paths, are not ours.
 _FILE_NAME = re.compile(r"[a-z]+(?:\.\d{1,9}){0,2}(?:\.closed)?\.[a-z]+")
 #: Files with credentials.
-_SECRET_FILES = frozenset({"access.json"})
+_SECRET_FILES = frozenset({ACCESS_FILE})
 
 
 class ConfigMapJobStore(JobStore):

@@ -29,6 +29,11 @@ def build_owner(job: str, uid: str) -> Object:
     return {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "blockOwnerDeletion": False}
 
 
+def build_object_name(job: str, file: str) -> str:
+    """Return the name of the object with a file of a job."""
+    return f"{job}.{file}"
+
+
 class JobObjects:
     """Objects that hold the files of one job.
 
@@ -48,7 +53,7 @@ class JobObjects:
     def get(self, resource: ApiResource, file: str) -> Object | None:
         """Return the object of a file; None if it does not exist."""
         try:
-            return self._client.get(resource, self._build_name(file))
+            return self._client.get(resource, build_object_name(self._job, file))
         except KubeApiError as error:
             if error.is_missing:
                 return None
@@ -72,7 +77,7 @@ class JobObjects:
             before = self.get(resource, file)
             try:
                 if before is not None:
-                    self._client.patch(resource, self._build_name(file), body)
+                    self._client.patch(resource, build_object_name(self._job, file), body)
                     return get_notes(before)
                 self._client.create(resource, body)
             except AnswerLostError:
@@ -84,18 +89,15 @@ class JobObjects:
                     raise
             else:
                 return {}
-        raise StorageError(f"{self._build_name(file)} is created and deleted by others all the time")
+        raise StorageError(f"{build_object_name(self._job, file)} is created and deleted by others all the time")
 
     def delete(self, resource: ApiResource, file: str) -> None:
         """Delete an object, if it exists."""
-        self._client.delete(resource, self._build_name(file))
-
-    def _build_name(self, file: str) -> str:
-        return f"{self._job}.{file}"
+        self._client.delete(resource, build_object_name(self._job, file))
 
     def _build(self, resource: ApiResource, file: str, notes: Mapping[str, str], data: bytes) -> Object:
         metadata: Object = {
-            "name": self._build_name(file),
+            "name": build_object_name(self._job, file),
             "labels": build_labels(self._job, _RECORD_PART),
             "annotations": dict(notes),
         }

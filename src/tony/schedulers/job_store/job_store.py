@@ -13,6 +13,8 @@ from typing import BinaryIO, Protocol
 from tony.errors import InfraError
 from tony.model.state_directory import SEGMENT_GLOB
 
+#: The file with the credentials of clients for the application master.
+ACCESS_FILE = "access.json"
 #: Bytes that are read at a time.
 _PIECE_BYTES = 4 << 20
 

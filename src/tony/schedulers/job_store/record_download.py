@@ -17,7 +17,7 @@ from tony.linux.files import replace_file
 from tony.model.state_directory import JobFolder
 from tony.model.strict_json import loads
 from tony.rpc.am_address import TlsAddress, parse
-from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local_name
+from tony.schedulers.job_store.job_store import ACCESS_FILE, JobStore, StoredFile, find_local_name
 
 #: Maximum bytes of a file that is fetched as a whole, and of an event log.
 _MAX_BYTES = 64 << 20
@@ -88,7 +88,7 @@ class RecordDownload:
         """Delete what a dead AM has left for its clients."""
         try:
             self._store.remove_drafts()  # first: if the AM is about to complete one, it fails
-            for name in ("access.json", "am.json", self._folder.kill_request.name):
+            for name in (ACCESS_FILE, "am.json", self._folder.kill_request.name):
                 self._store.delete(name)
         except InfraError as error:
             _log.info("cannot delete the secrets in %s: %s", self._store.path, error)
@@ -98,7 +98,7 @@ class RecordDownload:
     def _list_whole_files(self) -> dict[str, Path]:
         folder = self._folder
         return {
-            "access.json": folder.credentials,
+            ACCESS_FILE: folder.credentials,
             "am.json": folder.am,
             "am.log": folder.am_log,
             "job.json": folder.job,

@@ -37,7 +37,7 @@ from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.schedulers.job_store.event_log_replication import STORE_BACKOFF, ReplicatedJournal
-from tony.schedulers.job_store.job_store import JobStore
+from tony.schedulers.job_store.job_store import ACCESS_FILE, JobStore
 
 #: Seconds between attempts to write the last files.
 _FINISH_RETRY_SECONDS = 0.5
@@ -104,7 +104,7 @@ class RecordPublisher:
             self._store.put_json("am.json", dict(self._listens))
         # What clients need, without the AM's own secrets.
         access = JobCredentials(am=self._credentials, executors=self._credentials)
-        self._store.put_json("access.json", to_plain(access))
+        self._store.put_json(ACCESS_FILE, to_plain(access))
         self._write_job()
 
     def _write_job(self) -> None:
@@ -154,7 +154,7 @@ class RecordPublisher:
     def _finish(self, deadline: float) -> None:
         """Write the last files. A failure of one step does not stop the others, above all the summary."""
         steps: tuple[Callable[[], object], ...] = (
-            lambda: self._store.delete("access.json"),
+            lambda: self._store.delete(ACCESS_FILE),
             self._finish_first_files,
             self._put_own_log,
             self._put_metrics,

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tony.errors import InfraError
-from tony.schedulers.job_store.job_store import JobStore, LogAppender, StoredFile
+from tony.schedulers.job_store.job_store import ACCESS_FILE, JobStore, LogAppender, StoredFile
 
 #: What leads to the application master; deleted when the job has ended.
-_CONTACTS = frozenset({"access.json", "am.json", "kill.json"})
+_CONTACTS = frozenset({ACCESS_FILE, "am.json", "kill.json"})
 
 
 class SplitJobStore(JobStore):

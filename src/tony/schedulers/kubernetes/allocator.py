@@ -50,10 +50,10 @@ from tony.schedulers.kubernetes.manifests import (
 from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
 from tony.schedulers.kubernetes.pod_groups import PodGroupRequests
 from tony.schedulers.kubernetes.pod_requests import PodRequests
-from tony.schedulers.kubernetes.pod_status import StartFailure
 from tony.schedulers.kubernetes.pod_table import Gang, PodStage, PodTable, TaskPod
 from tony.schedulers.kubernetes.pod_watch import start_pod_watch
 from tony.schedulers.kubernetes.settings import read_settings
+from tony.schedulers.kubernetes.start_failures import StartFailures
 
 #: Where the AM listens in its pod.
 _AM_PORT = 7070
@@ -109,6 +109,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._journal: ReplicatedJournal | None = None
         self._tokens = load_tokens()
         self._table = PodTable()
+        self._start_failures = StartFailures(self._table.pods, lambda event: self._sink(event), self.kill)
         self._lost: dict[str, TaskPod] = {}  # replaced without a proof of their end
         self._gangs = GangTable(job.record.spec, f"{job.record.job_id}-g{attempt}", self._settings)
         self._pod_groups = PodGroupRequests(
@@ -344,7 +345,7 @@ class KubernetesAllocator(EnlistingAllocator):
                 pod.pending_reason = pod_status.find_pending_reason(change.content)
                 self._review_soon()
         if pod.stage is PodStage.GRANTED and not pod.has_enlisted:
-            self._note_start_failure(pod, pod_status.find_start_failure(change.content))
+            self._start_failures.note(pod, pod_status.find_start_failure(change.content))
 
     def _note_deletion(self, pod: TaskPod, content: Object) -> None:
         """Limit the time for which a pod that is being deleted is waited for: a lost node never removes it."""
@@ -385,20 +386,6 @@ class KubernetesAllocator(EnlistingAllocator):
             self._queued = reason
             self._sink(Queued(reason=reason))
 
-    def _note_start_failure(self, pod: TaskPod, failure: StartFailure | None) -> None:
-        """Note why a pod cannot start; the job cannot run if that does not pass."""
-        loop = asyncio.get_running_loop()
-        if failure is None:
-            pod.clear_start_failure()
-        elif pod.note_start_failure(failure.text, failure.grace_seconds, loop.time()):
-            loop.call_later(failure.grace_seconds, self._give_up_failing, pod)
-        self._give_up_failing(pod)
-
-    def _give_up_failing(self, pod: TaskPod) -> None:
-        is_known = self._table.pods.get(pod.name) is pod
-        if is_known and pod.has_failed_to_start(asyncio.get_running_loop().time()):
-            self._sink(Unsatisfiable(role=pod.role, reason=pod.start_failure))
-
     def find_start_failure(self, container: str) -> str:
         return pod.describe_start_failure() if (pod := self._table.pods.get(container)) else ""
 
@@ -410,7 +397,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def _end(self, pod: TaskPod, content: Object) -> None:
         if pod.stage is not PodStage.ENDING and not pod.has_enlisted:
-            self._note_start_failure(pod, pod_status.find_start_failure(content))
+            self._start_failures.note(pod, pod_status.find_start_failure(content))
         self._forget(pod)
         self.end_container(pod_status.build_end_event(pod, content), self._sink if pod.node else _ignore)
         self._leave_gang(pod, content)
@@ -483,10 +470,11 @@ class KubernetesAllocator(EnlistingAllocator):
     async def finish(self, report: JobReport) -> None:
         await self._publisher.finish(self._journal)
         kill = report.failure if report.state is JobState.KILLED else None
-        if await self._am_pod.forbid_replacement(kill.reason if kill else ""):
-            await self._am_pod.delete_secrets()
+        is_last = await self._am_pod.forbid_replacement(kill.reason if kill else "")
         if self._tokens:
             await self._tokens.cancel()
+        if is_last:
+            await self._am_pod.delete_secrets()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Start requests about a pod; `close` waits for them."""

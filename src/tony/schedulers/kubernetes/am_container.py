@@ -32,12 +32,14 @@ from tony.schedulers.kubernetes.history_setting import is_in_s3
 from tony.schedulers.kubernetes.job_secrets import delete_secrets
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import MAX_AM_ATTEMPTS, TASK_PART
-from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE, LOST_EXIT_CODE
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Seconds for which the API server may be unavailable at the start.
 _CLAIM_SECONDS = 60.0
 _DELETED_EXIT_CODE = 1
+#: Tries to end a job that no AM attempt continues.
+_MAX_END_TRIES = 4
 #: Files in the pod's volume, one for each AM attempt that has started in it.
 _ATTEMPT_MARK = "am-attempt-"
 _BACKOFF = Backoff(first=0.2, most=5.0, jitter=0.5)
@@ -105,7 +107,7 @@ class KubernetesAmContainer(AmContainer):
                     raise
             time.sleep(pause)
         if attempt > MAX_AM_ATTEMPTS:
-            self._fail_job(f"the application master was started {MAX_AM_ATTEMPTS} times")
+            self._fail_job(f"the application master was started {MAX_AM_ATTEMPTS} times", LOST_EXIT_CODE)
         (WORK / f"{_ATTEMPT_MARK}{attempt}").touch()
         return attempt
 
@@ -118,19 +120,28 @@ class KubernetesAmContainer(AmContainer):
             text = f"{deaths} of {allowed} AM attempts (am_attempts) died within {ATTEMPTS_WITHIN / 60:g} minutes"
             (pod,) = self._client.list(PODS, name=self._pod).items or ({},)
             last = pod_status.explain_am_end(pod, "lastState")
-            self._fail_job(f"{text}; the last one: {last}" if last else text)
+            self._fail_job(f"{text}; the last one: {last}" if last else text, LOST_EXIT_CODE)
 
-    def _fail_job(self, reason: str) -> NoReturn:
+    def _fail_job(self, reason: str, exit_code: int = FAILED_EXIT_CODE) -> NoReturn:
         """Exit for good, with all programs: no other AM is to be started, unless the right to say so is missing."""
         print(reason, file=sys.stderr)
+        for tries, pause in enumerate(_BACKOFF, 1):
+            try:
+                self._end_job()
+                break
+            except KubeError as error:
+                if tries == _MAX_END_TRIES or (isinstance(error, KubeApiError) and not error.is_transient):
+                    break
+            time.sleep(pause)
+        sys.exit(exit_code)
+
+    def _end_job(self) -> None:
         job = self._payload.record.job_id
         labels = {JOB_LABEL: job, PART_LABEL: TASK_PART}
-        with contextlib.suppress(KubeError):
-            forbid_replacement(self._client, job)
-            for pod in self._client.list(PODS, labels=labels, metadata_only=True).items:
-                self._client.delete(PODS, str(pod["metadata"]["name"]))
-            delete_secrets(self._client, job)
-        sys.exit(FAILED_EXIT_CODE)
+        forbid_replacement(self._client, job)
+        for pod in self._client.list(PODS, labels=labels, metadata_only=True).items:
+            self._client.delete(PODS, str(pod["metadata"]["name"]))
+        delete_secrets(self._client, job)
 
     def create_allocator(self, job: PreparedJob) -> KubernetesAllocator:
         handler = logging.FileHandler(job.folder.am_log)  # the pod has it on standard error, too

@@ -103,11 +103,13 @@ class AmPod:
 
     async def delete_secrets(self) -> None:
         """Delete the job's Secrets: no further AM attempt will read them. What fails is deleted with the Job."""
-        for _, pause in zip(range(_MAX_TRIES), _BACKOFF, strict=False):
+        for tries, pause in enumerate(_BACKOFF, 1):
             try:
                 return await to_thread(delete_secrets, self._client, self._job)
             except KubeError as error:
                 _log.warning("%s", error)
+                if tries == _MAX_TRIES or (isinstance(error, KubeApiError) and not error.is_transient):
+                    return None
             await asyncio.sleep(pause)
 
     def _leave(self, effect: SignalEffect) -> SignalEffect:

@@ -13,16 +13,16 @@ from tony import clock
 from tony.linux.files import replace_file
 from tony.model.state_directory import JobFolder
 from tony.schedulers.kubernetes.launch_payload import decode_payload, encode_payload
-from tony.schedulers.kubernetes.pod_status import StartFailure
+from tony.schedulers.kubernetes.pod_table import StartFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenFailures:
-    """What commands have seen of a pod since it could start last.
+class StartFailureTimes:
+    """Since when the AM cannot start in its pod.
 
     Attributes:
         pod: its uid.
-        since: seconds of grace -> when a failure of that kind was seen first, in seconds since 1970.
+        since: see `StartFailure.add_time`; times in seconds since 1970.
     """
 
     pod: str = ""
@@ -30,9 +30,7 @@ class SeenFailures:
 
 
 def has_lasted(folder: JobFolder, pod: str, failure: StartFailure | None) -> bool:
-    """Note why the AM's container cannot start now; return True if it has been so for longer than may pass.
-
-    Each kind of failure has its own time, also if it comes again after another one.
+    """Note why the AM's container cannot start now; return True if its grace has passed.
 
     Args:
         folder: the job's; a job of another machine has none, and its failures are not noted.
@@ -44,13 +42,14 @@ def has_lasted(folder: JobFolder, pod: str, failure: StartFailure | None) -> boo
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return failure is not None
-    seen = SeenFailures()
+    earlier: Mapping[float, float] = {}
     with contextlib.suppress(OSError, ValueError):
-        seen = decode_payload(SeenFailures, path.read_bytes())
-    kind = f"{failure.grace_seconds:g}"
-    if seen.pod == pod and kind in seen.since:
-        return now - seen.since[kind] >= failure.grace_seconds
-    before = seen.since if seen.pod == pod else {}
-    with contextlib.suppress(OSError):
-        replace_file(path, encode_payload(SeenFailures(pod=pod, since={**before, kind: now})))
-    return False
+        before = decode_payload(StartFailureTimes, path.read_bytes())
+        if before.pod == pod:
+            earlier = {float(grace): at for grace, at in before.since.items()}
+    since = failure.add_time(earlier, now)
+    if since != earlier:
+        times = StartFailureTimes(pod=pod, since={f"{grace:g}": at for grace, at in since.items()})
+        with contextlib.suppress(OSError):
+            replace_file(path, encode_payload(times))
+    return now - since[failure.grace_seconds] >= failure.grace_seconds

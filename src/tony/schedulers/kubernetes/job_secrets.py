@@ -6,9 +6,10 @@ import base64
 from collections.abc import Mapping
 
 from tony.kube.api_client import ApiClient, Object
-from tony.kube.errors import KubeError
+from tony.kube.errors import KubeApiError
 from tony.kube.resources import SECRETS
-from tony.schedulers.job_store.job_objects import build_labels, build_owner
+from tony.schedulers.job_store.job_objects import build_labels, build_object_name, build_owner
+from tony.schedulers.job_store.job_store import ACCESS_FILE
 
 #: Their parts: the launch payload of the AM, the executors' credentials, `container_env`, and the access to HDFS.
 AM_SECRET, EXECUTOR_SECRET, ENVIRONMENT_SECRET, HADOOP_SECRET = "am", "x", "env", "hadoop"
@@ -41,12 +42,12 @@ def delete_secrets(client: ApiClient, job: str) -> None:
     Raises:
         KubeError: not all were deleted.
     """
-    failed: KubeError | None = None
+    failed: KubeApiError | None = None
     own = [build_secret_name(job, part) for part in (AM_SECRET, EXECUTOR_SECRET, ENVIRONMENT_SECRET, HADOOP_SECRET)]
-    for name in (*own, f"{job}.access.json"):
+    for name in (*own, build_object_name(job, ACCESS_FILE)):
         try:
             client.delete(SECRETS, name)
-        except KubeError as error:
+        except KubeApiError as error:
             failed = error
     if failed:
         raise failed

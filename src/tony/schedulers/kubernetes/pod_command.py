@@ -9,6 +9,8 @@ from tony.schedulers.shipping import SOURCES
 
 #: Exit code of an AM whose job has failed, or that cannot run here: no other one is to be started in its pod.
 FAILED_EXIT_CODE = 42
+#: Exit code of an AM that continues no job whose AM attempts have died too often: none is to be started either.
+LOST_EXIT_CODE = 43
 #: Joins the pieces of tony's archive, checks their digest, and runs `main()` of a module in it. Must parse under any
 #: Python 3, so that an old one can be replaced, or report itself.
 _BOOT = f"""\

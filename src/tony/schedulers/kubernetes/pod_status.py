@@ -20,7 +20,7 @@ from tony.kube.api_client import Object
 from tony.linux.process import format_signal
 from tony.model.failure import ClusterKill
 from tony.schedulers.kubernetes.launch_payload import CONTAINER_NAME
-from tony.schedulers.kubernetes.pod_table import TaskPod
+from tony.schedulers.kubernetes.pod_table import StartFailure, TaskPod
 from tony.units import format_bytes
 
 #: Reasons of a disruption -> why the pod ended, and how the cluster killed it.
@@ -37,6 +37,8 @@ _CANNOT_START = frozenset({"InvalidImageName", "ErrImageNeverPull", "RunContaine
 _CANNOT_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"})
 #: Reasons that may pass: a registry that does not answer, a Secret that was not fetched in time, a busy node.
 _MAY_PASS = _CANNOT_PULL | {"CreateContainerConfigError", "CreateContainerError"}
+#: Those of which the node may be the cause: a device that it cannot give to a container, for example.
+_OF_NODE = frozenset({"CreateContainerError"})
 #: What the kubelet puts before the error of the last try.
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (?:\w+: )?')
 #: Words of a containerd before 2.1, to which a volume of an image has no source.
@@ -77,19 +79,6 @@ _RATE_LIMIT = re.compile("429|too ?many ?requests", re.IGNORECASE)
 _REFUSED_SECONDS = 60.0
 _PULL_SECONDS = 900.0
 _MAX_CHARACTERS = 600
-
-
-@dataclass(frozen=True, slots=True)
-class StartFailure:
-    """Why a container cannot start.
-
-    Attributes:
-        text: why.
-        grace_seconds: how long to wait until it goes away; 0 if it never does.
-    """
-
-    text: str
-    grace_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +165,8 @@ def find_start_failure(pod: Object) -> StartFailure | None:
             text = _describe_start_failure(reason, message, image, is_volume=bool(volume))
             if container.get("name") != CONTAINER_NAME:
                 text = f"init container {container.get('name')}: {text}"
-            return StartFailure(text, _find_grace_seconds(reason, whole.replace(image, "") if image else whole))
+            grace_seconds = _find_grace_seconds(reason, whole.replace(image, "") if image else whole)
+            return StartFailure(text, grace_seconds, is_of_node=reason in _OF_NODE and grace_seconds > 0)
     return None
 
 
@@ -256,7 +246,7 @@ def explain_end(pod: Object) -> PodEnd:
         return PodEnd(cause=failure)
     if not terminated and status.get("phase") == "Failed" and status.get("reason"):  # by the kubelet's admission
         cause = f"its node rejected it: {status['reason']}: {message}"
-        is_shut_down = status["reason"] in ("NodeShutdown", "Terminated")  # of other nodes there may be none that fits
+        is_shut_down = status["reason"] in ("NodeShutdown", "Terminated")  # it passes; others may repeat for ever
         return PodEnd(cause=cause, is_blameless=is_shut_down, kill=ClusterKill.OTHER if is_shut_down else None)
     if not terminated or pod.get("metadata", {}).get("deletionTimestamp"):
         return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)

@@ -11,6 +11,33 @@ from enum import Enum
 from tony.units import format_duration
 
 
+@dataclass(frozen=True, slots=True)
+class StartFailure:
+    """Why a container cannot start.
+
+    Attributes:
+        text: why.
+        grace_seconds: how long to wait until it goes away; 0 if it never does.
+        is_of_node: another node may start it.
+    """
+
+    text: str
+    grace_seconds: float = 0.0
+    is_of_node: bool = False
+
+    def add_time(self, since: Mapping[float, float], now: float) -> dict[float, float]:
+        """Return since when there are failures, by their seconds of grace.
+
+        Each grace runs on while there are failures of the same or of a shorter one.
+
+        Args:
+            since: the same before this failure was seen.
+            now: by the same clock.
+        """
+        running = {grace: at for grace, at in since.items() if grace >= self.grace_seconds and at <= now}
+        return {self.grace_seconds: now, **running}
+
+
 class PodStage(Enum):
     """How far a pod is."""
 
@@ -63,9 +90,8 @@ class TaskPod:
         is_gated: the scheduler does not look at it before another program, such as Kueue, has admitted it.
         is_used: an executor was launched in it.
         has_enlisted: its executor has asked for its task.
-        start_failure: why its container cannot start now; empty if it can.
-        start_grace: seconds for which that may pass.
-        failing_since: seconds of grace -> since when it has had failures of that kind, by the event loop's clock.
+        start_failure: why its container cannot start now; None if it can.
+        failing_since: see `StartFailure.add_time`; by the event loop's clock.
         kill_reason: why it is being killed; empty if it is not.
         release_at: when a released one is killed, by the same clock.
         lost_at: when one that is being deleted is given up, by the same clock.
@@ -82,37 +108,38 @@ class TaskPod:
     is_gated: bool = False
     is_used: bool = False
     has_enlisted: bool = False
-    start_failure: str = ""
-    start_grace: float = math.inf
+    start_failure: StartFailure | None = None
     failing_since: dict[float, float] = field(default_factory=dict)
     kill_reason: str = ""
     release_at: float = math.inf
     lost_at: float = math.inf
 
-    def note_start_failure(self, text: str, grace_seconds: float, now: float) -> bool:
-        """Note why its container cannot start; return True if it had no failure of that kind before.
-
-        Each kind has its own time, also if it comes again after another one.
-        """
-        self.start_failure, self.start_grace = text, grace_seconds
-        is_new = grace_seconds not in self.failing_since
-        self.failing_since.setdefault(grace_seconds, now)
+    def note_start_failure(self, failure: StartFailure, now: float) -> bool:
+        """Note why its container cannot start; return True if the time of its grace begins now."""
+        self.start_failure = failure
+        is_new = failure.grace_seconds not in self.failing_since
+        self.failing_since = failure.add_time(self.failing_since, now)
         return is_new
 
     def describe_start_failure(self) -> str:
         """Return why its container cannot start now, and for how long that may be so; empty if it can."""
-        limit = f"; the job fails if that lasts for {format_duration(self.start_grace)}"
-        return self.start_failure and self.start_failure + (limit if self.start_grace else "")
+        failure = self.start_failure
+        if failure is None or not failure.grace_seconds:
+            return failure.text if failure else ""
+        end = "its pod is replaced, or the job fails," if failure.is_of_node else "the job fails"
+        return f"{failure.text}; {end} if that lasts for {format_duration(failure.grace_seconds)}"
 
     def clear_start_failure(self) -> None:
         """Note that nothing keeps its container from starting."""
-        self.start_failure = ""
+        self.start_failure = None
         self.failing_since.clear()
 
     def has_failed_to_start(self, now: float) -> bool:
         """Return True if its container cannot start, and that has not passed in its time."""
-        is_starting = self.stage is not PodStage.ENDING and not self.has_enlisted
-        return is_starting and now >= self.failing_since.get(self.start_grace, math.inf) + self.start_grace
+        if self.start_failure is None or self.stage is PodStage.ENDING or self.has_enlisted:
+            return False
+        grace = self.start_failure.grace_seconds
+        return now >= self.failing_since[grace] + grace
 
 
 @dataclass(slots=True)

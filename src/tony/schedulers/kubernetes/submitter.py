@@ -65,7 +65,7 @@ from tony.schedulers.kubernetes.manifests import (
     TASK_PART,
     build_job,
 )
-from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE, LOST_EXIT_CODE
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.port_forward import forward_port
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_settings
@@ -236,9 +236,10 @@ class KubernetesSubmitter(Submitter):
         if end and end.state is not JobState.FAILED:
             return ApplicationStatus(alive=False, result=end.state, note=end.text, ended=end.at)
         # If the AM could not end the Job, the next one is started in vain.
-        if note := pod_status.find_failed_exit(pods, FAILED_EXIT_CODE):
-            at = end.at if end else None
-            return ApplicationStatus(alive=False, note=note, given_up=True, is_unstartable=True, ended=at)
+        for code in (FAILED_EXIT_CODE, LOST_EXIT_CODE):
+            if note := pod_status.find_failed_exit(pods, code):
+                is_refused, at = code == FAILED_EXIT_CODE, end.at if end else None
+                return ApplicationStatus(alive=False, note=note, given_up=True, is_unstartable=is_refused, ended=at)
         if end:
             note = pod_status.explain_am_end(pods[-1]) if pods else ""
             return ApplicationStatus(alive=False, note=note or end.text, given_up=True, ended=end.at)

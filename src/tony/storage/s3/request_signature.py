@@ -15,11 +15,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
-
-
-_VARIABLES = (
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
-    *("AWS_REGION", "AWS_DEFAULT_REGION"),
+_CREDENTIAL_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
 )
 
 
@@ -43,7 +44,7 @@ class S3Credentials:
         Raises:
             ValueError: one is missing, or cannot be part of a header.
         """
-        variables = {name: value.strip() for name, value in variables.items() if name in _VARIABLES}
+        variables = {name: value.strip() for name, value in variables.items() if name in _CREDENTIAL_VARIABLES}
         if broken := [name for name, value in variables.items() if not (value.isascii() and value.isprintable())]:
             raise ValueError(f"{' and '.join(broken)} have characters that no header may have")
         if missing := [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if not variables.get(name)]:
