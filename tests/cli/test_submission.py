@@ -357,7 +357,7 @@ class TestValidate:
 
     def test_as_json(self, tony: Tony, desk: Desk, folder: Path) -> None:
         file = job_file(folder, TWO)
-        facts = {"valid": True, "problems": [], "notes": [], "settings": None}
+        facts = {"valid": True, "problems": [], "notes": [], "notices": ["a word before"], "settings": None}
         assert tony("validate", "--json", file).json == facts
         rows = {row["key"]: row for row in tony("validate", "--json", "--resolved", file).json["settings"]}
         assert rows["roles.worker.instances"] == {

@@ -68,7 +68,7 @@ class FakeApi:
     def answer(self, request: Request) -> Answer:
         parts = urlsplit(request.target)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        if len(parts.path.split("/")) < 5:
+        if parts.path.startswith("/apis/") and len(parts.path.split("/")) < 5:
             return self._discover(*parts.path.split("/")[2:])
         path, name = _split(parts.path)
         with self._lock:

@@ -126,6 +126,12 @@ class ApiClient:
             if not token:
                 return ObjectList(tuple(items), str(metadata.get("resourceVersion", "")))
 
+    def list_few(self, resource: ApiResource, limit: int) -> Sequence[Object]:
+        """Return all objects of a kind; none if there are more than `limit`."""
+        query = {"limit": str(limit)}
+        page = self._request("GET", resource.build_path(self.namespace), f"list {resource.plural}", query=query)
+        return () if (page.get("metadata") or {}).get("continue") else page.get("items") or ()
+
     def create(self, resource: ApiResource, body: Object, *, dry_run: bool = False) -> Object:
         """Create an object, and return it as the server completed it.
 

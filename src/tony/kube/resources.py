@@ -49,6 +49,7 @@ PERSISTENT_VOLUMES = ApiResource(plural="persistentvolumes", kind="PersistentVol
 PERSISTENT_VOLUME_CLAIMS = ApiResource(plural="persistentvolumeclaims", kind="PersistentVolumeClaim")
 SERVICE_ACCOUNTS = ApiResource(plural="serviceaccounts", kind="ServiceAccount")
 NAMESPACES = ApiResource(plural="namespaces", kind="Namespace", is_namespaced=False)
+RESOURCE_QUOTAS = ApiResource(plural="resourcequotas", kind="ResourceQuota")
 NODES = ApiResource(plural="nodes", kind="Node", is_namespaced=False)
 ROLES = ApiResource(group="rbac.authorization.k8s.io", plural="roles", kind="Role")
 ROLE_BINDINGS = ApiResource(group="rbac.authorization.k8s.io", plural="rolebindings", kind="RoleBinding")

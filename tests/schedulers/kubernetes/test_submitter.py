@@ -260,6 +260,20 @@ def test_what_a_gang_needs_of_the_cluster_is_checked(cluster: Cluster, spec: Job
     assert "podgroups" not in check(gang="none")
 
 
+def test_a_job_is_compared_with_quotas_and_nodes(cluster: Cluster, spec: JobSpec, job: PreparedJob) -> None:
+    """A quota refuses what exceeds it; a node may be added."""
+    submitter = KubernetesSubmitter(job.home)
+    assert (submitter.check(spec), submitter.notices(spec)) == ([], [])
+    nodes, quotas = "/api/v1/nodes", "/api/v1/namespaces/ml/resourcequotas"
+    allocatable = {"cpu": "64", "memory": "1Mi"}
+    cluster.api.objects[nodes, "n"] = {"metadata": {"name": "n"}, "spec": {}, "status": {"allocatable": allocatable}}
+    assert submitter.check(spec) == []
+    assert any("a task of worker requests" in notice for notice in submitter.notices(spec))
+    cluster.api.objects[quotas, "q"] = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}}
+    (problem,) = submitter.check(spec)
+    assert "quota q of the namespace allows 1 in all (pods)" in problem.message
+
+
 def test_without_an_image_nothing_is_asked(job: PreparedJob, spec: JobSpec, cluster: Cluster) -> None:
     (problem,) = KubernetesSubmitter(job.home).check(replace(spec, scheduler_settings={}))
     assert problem.key == "scheduler.kubernetes.image"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -38,13 +39,13 @@ def command(
     """
     try:
         resolved = load_job_file(job_file, scheduler, sets, params)
-        check(resolved, home())
+        notices = check(resolved, home()).notices(resolved.spec)
     except ConfigError as error:
         if not as_json:
             raise ConfigError(error.problems, checked_file=job_file) from error
         print_json({"valid": False, "problems": list(error.problems)})
         return ExitCode.REFUSED
-    _show(job_file, resolved, show_all, as_json)
+    _show(job_file, resolved, notices, show_all, as_json)
     return ExitCode.SUCCEEDED
 
 
@@ -54,10 +55,10 @@ def _describe_role(name: str, role: Role) -> str:
     return f"{name} {role.task_count_text}{kind}"
 
 
-def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> None:
+def _show(job_file: str, resolved: Resolved, notices: Sequence[str], show_all: bool, as_json: bool) -> None:
     if as_json:
         settings = [{**asdict(row), "value": to_plain_value(row.value)} for row in list_resolved_rows(resolved)]
-        facts = {"valid": True, "problems": [], "notes": list(resolved.notes)}
+        facts = {"valid": True, "problems": [], "notes": list(resolved.notes), "notices": list(notices)}
         print_json({**facts, "settings": settings if show_all else None})
     elif show_all:
         rows = [(escape(row.key), escape(row.value), escape(row.source)) for row in list_resolved_rows(resolved)]
@@ -67,5 +68,5 @@ def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> N
         roles = ", ".join(_describe_role(name, role) for name, role in spec.effective_roles.items())
         say(f"{job_file} is valid: job {spec.name}, framework {spec.framework}, on {spec.scheduler}; {roles}")
     if not as_json:
-        for note in resolved.notes:
+        for note in [*resolved.notes, *notices]:
             say(f"note: {note}")

@@ -1,15 +1,16 @@
-"""What a job lacks in a cluster: rights, a service account, objects that it names; and what the API server refuses."""
+"""What a job lacks in a cluster: rights, a service account, objects that it names, room; and what the API refuses."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tony.errors import Problem
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError, KubeError
-from tony.kube.resources import JOBS, PODS
+from tony.kube.resources import JOBS, NODES, PODS, RESOURCE_QUOTAS, ApiResource
 from tony.model.job_spec import JobSpec
 from tony.model.staged_files import StagedJob
 from tony.model.submission_record import RECORD_VERSION, JobRecord
@@ -20,6 +21,7 @@ from tony.schedulers.kubernetes.access_rules import (
     find_account_problem,
     find_rights_problem,
 )
+from tony.schedulers.kubernetes.feasibility import PodDemand, find_node_notices, find_quota_problems
 from tony.schedulers.kubernetes.gangs import GangKind, count_gang_sizes, find_gang_kind
 from tony.schedulers.kubernetes.kueue import find_queue_problems
 from tony.schedulers.kubernetes.manifests import build_job, build_task_pod, mount_image
@@ -41,17 +43,103 @@ _SETTINGS: Mapping[str, str] = {
     "service account": "task_service_account",
     "subPath": "volumes",
 }
+#: A cluster with more nodes is not compared with a job: all its nodes would take seconds to read.
+_MAX_NODES = 100
+_MAX_QUOTAS = 100
+_AM_KEY = "scheduler.kubernetes"
 
 
-def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
-    """Return missing rights, a missing service account, and objects that the API server would refuse."""
+@dataclass(frozen=True, slots=True)
+class ClusterFindings:
+    """What a cluster says of a job before its submission.
+
+    Attributes:
+        problems: for which the cluster cannot run it.
+        notices: for which it would wait.
+    """
+
+    problems: Sequence[Problem]
+    notices: Sequence[str] = ()
+
+
+def check_cluster(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> ClusterFindings:
+    """Find missing rights, a missing service account, objects that the API server would refuse, and too little room."""
     if problem := find_rights_problem(client):
-        return [problem]
+        return ClusterFindings([problem])
     rules, problems = _find_gang_needs(client, spec, settings)
     if problems:
-        return problems
+        return ClusterFindings(problems)
     if problem := find_account_problem(client, settings.service_account, rules):
-        return [problem]
+        return ClusterFindings([problem])
+    if absent := _find_absent_objects(client, spec, settings):
+        return ClusterFindings(absent)
+    record = _build_trial_record(spec)
+    job = build_job(record, settings, NO_RUNTIME)
+    trials = [(_AM_KEY, JOBS, job), (_AM_KEY, PODS, _build_trial_am_pod(job))]
+    trials += [(f"roles.{role}", PODS, build_trial_pod(record, role, settings)) for role in spec.effective_roles]
+    refused: dict[str, Problem] = {}
+    pods: dict[str, Object] = {}
+    for key, resource, body in trials:
+        if key in refused:  # the pod of a Job that is refused
+            continue
+        try:
+            completed = client.create(resource, body, dry_run=True)
+        except KubeApiError as error:
+            completed = body
+            if problem := _explain_refusal(error, key, settings):
+                refused[problem.key] = problem
+        if resource is PODS:
+            pods[key] = completed
+    return ClusterFindings([*refused.values()]) if refused else _compare_with_room(client, spec, pods)
+
+
+def _explain_refusal(error: KubeApiError, key: str, settings: KubernetesSettings) -> Problem | None:
+    """Return why the API server refuses a trial object; None if the object would wait."""
+    if error.is_quota or (error.is_transient and _WEBHOOK not in error.text):
+        return None
+    location = settings.staging_location
+    if location and location.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
+        text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another location"
+        return Problem(key=f"{_AM_KEY}.staging", value=str(location), message=text)
+    hint = next((f" (see `{name}`)" for words, name in _SETTINGS.items() if words in error.text), "")
+    return Problem(key=key, message=f"the API server refuses it: {error.text}{hint}")
+
+
+def _compare_with_room(client: ApiClient, spec: JobSpec, pods: Mapping[str, Object]) -> ClusterFindings:
+    """Compare a job with quotas and nodes, if the user may list them.
+
+    Args:
+        pods: key of the settings -> a pod, as the API server completes it.
+    """
+    has_stages = any(role.after for role in spec.effective_roles.values())
+    sizes = {} if has_stages else count_gang_sizes(spec)
+    demands = [
+        PodDemand(
+            key=key,
+            what="the application master" if key == _AM_KEY else f"a task of {key.removeprefix('roles.')}",
+            count=1 if key == _AM_KEY else sizes.get(key.removeprefix("roles."), 0),
+            pod=pod,
+        )
+        for key, pod in pods.items()
+    ]
+    try:
+        return ClusterFindings(
+            [*find_quota_problems(demands, _list_readable(client, RESOURCE_QUOTAS, _MAX_QUOTAS))],
+            [*find_node_notices(demands, _list_readable(client, NODES, _MAX_NODES))],
+        )
+    except ValueError as error:
+        return ClusterFindings((), [f"The job is not compared with the cluster's room: {error}."])
+
+
+def _list_readable(client: ApiClient, resource: ApiResource, limit: int) -> Sequence[Object]:
+    try:
+        return client.list_few(resource, limit)
+    except KubeApiError:
+        return ()
+
+
+def _find_absent_objects(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> Sequence[Problem]:
+    """Return volumes and Secrets that the job names, and that do not exist."""
     roles = {name: read_role_settings(role).volumes for name, role in spec.effective_roles.items()}
     others = {f"roles.{name}.kubernetes.volumes": volumes for name, volumes in roles.items()}
     location = settings.staging_location
@@ -62,27 +150,7 @@ def find_cluster_problems(client: ApiClient, spec: JobSpec, settings: Kubernetes
     others["scheduler.kubernetes.pull_secrets"] = {
         f"/{n}": f"secret:{name}" for n, name in enumerate(settings.pull_secrets)
     }
-    if absent := find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **others}):
-        return absent
-    record = _build_trial_record(spec)
-    job = build_job(record, settings, NO_RUNTIME)
-    trials = [("scheduler.kubernetes", JOBS, job), ("scheduler.kubernetes", PODS, _build_trial_am_pod(job))]
-    trials += [(f"roles.{role}", PODS, build_trial_pod(record, role, settings)) for role in spec.effective_roles]
-    refused: dict[str, Problem] = {}
-    for key, resource, body in trials:
-        if key in refused:  # the pod of a Job that is refused
-            continue
-        try:
-            client.create(resource, body, dry_run=True)
-        except KubeApiError as error:
-            if error.is_quota or (error.is_transient and _WEBHOOK not in error.text):  # it waits
-                continue
-            if location and location.trial_image and _NO_IMAGE_VOLUMES.search(error.text):
-                text = "the cluster has no image volumes, which Kubernetes has from 1.35 on; use another location"
-                return [Problem(key="scheduler.kubernetes.staging", value=str(location), message=text)]
-            hint = next((f" (see `{name}`)" for words, name in _SETTINGS.items() if words in error.text), "")
-            refused[key] = Problem(key=key, message=f"the API server refuses it: {error.text}{hint}")
-    return [*refused.values()]
+    return find_missing_volumes(client, {"scheduler.kubernetes.volumes": settings.volumes, **others})
 
 
 def find_pod_refusal(client: ApiClient, job: Object) -> str:

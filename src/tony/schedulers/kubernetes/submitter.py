@@ -47,7 +47,7 @@ from tony.schedulers.kubernetes.cluster_clients import create_client, find_clust
 from tony.schedulers.kubernetes.gangs import find_gang_problems
 from tony.schedulers.kubernetes.history_location import HistoryReader, create_history
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
-from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, find_cluster_problems, find_pod_refusal
+from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, check_cluster, find_pod_refusal
 from tony.schedulers.kubernetes.job_end import build_end_patch, build_list_entry, find_end, find_requested_end
 from tony.schedulers.kubernetes.job_files import find_files
 from tony.schedulers.kubernetes.job_secrets import (
@@ -90,6 +90,7 @@ class KubernetesSubmitter(Submitter):
     def __init__(self, home: Home) -> None:
         self._home = home
         self._histories = HistoryReader(home)
+        self._notices: Sequence[str] = ()
         self._has_unrenewed_tokens = False
 
     # --- before ---------------------------------------------------------------------------------------------------
@@ -112,11 +113,16 @@ class KubernetesSubmitter(Submitter):
             return [Problem(key="scheduler.kubernetes.image", message=f"{text}. Set it, such as python:3.12-slim.")]
         try:
             with contextlib.closing(create_client(settings)) as client:
-                return find_cluster_problems(client, spec, settings)
+                found = check_cluster(client, spec, settings)
+                self._notices = found.notices
+                return found.problems
         except KubeconfigError as error:
             return error.problems
         except KubeError as error:
             return [Problem(key="scheduler.name", value="kubernetes", message=str(error))]
+
+    def notices(self, spec: JobSpec) -> Sequence[str]:
+        return self._notices
 
     def check_health(self) -> Iterable[HealthCheck]:
         from tony.schedulers.kubernetes.health_checks import check_cluster  # late: only for `tony doctor`

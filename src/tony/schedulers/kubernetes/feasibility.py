@@ -1,0 +1,184 @@
+"""Whether the nodes and quotas of a cluster can take a job's pods, with the arithmetic. Pure.
+
+Sources: `k8s.io/component-helpers/resource/helpers.go` for what a pod requests; `pkg/quota/v1/evaluator/core/pods.go`
+for what counts against a quota; v1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from tony.control_characters import escape_line
+from tony.errors import Problem
+from tony.kube.api_client import Object
+from tony.kube.quantity import parse_quantity
+from tony.units import format_bytes
+
+#: Effects of taints that keep pods off a node. Those of Kubernetes itself, such as of a node that is not ready, pass.
+_EFFECTS = ("NoSchedule", "NoExecute")
+_OWN_TAINTS = "node.kubernetes.io/"
+#: Resources that are bytes, and resources -> setting of a role.
+_BYTES = ("memory", "ephemeral-storage")
+_SETTINGS = {"memory": "memory", "cpu": "vcores", "nvidia.com/gpu": "gpus"}
+#: Resources that quotas also have without the prefix `requests.`.
+_SHORT_NAMES = ("cpu", "memory", "ephemeral-storage")
+
+Amounts = dict[str, Decimal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDemand:
+    """Pods of one kind.
+
+    Attributes:
+        key: prefix of their settings in the job file.
+        what: one of them, for messages.
+        count: how many of them the job needs at one time.
+        pod: one of them, as the API server completes it.
+    """
+
+    key: str
+    what: str
+    count: int
+    pod: Object
+
+    def find_setting(self, resource: str) -> str:
+        """Return the key of the setting that decides how much of a resource a pod requests."""
+        if self.key == "scheduler.kubernetes":
+            return f"{self.key}.am_memory" if resource == "memory" else f"{self.key}.am_template"
+        return f"{self.key}.{_SETTINGS.get(resource, 'kubernetes.resources')}"
+
+
+def compute_amounts(pod: Object, kind: str = "requests") -> Amounts:
+    """Return what a pod requests of each resource, or its `limits`.
+
+    Raises:
+        ValueError: a quantity is invalid.
+    """
+    spec = pod["spec"]
+    before: Amounts = {}  # of init containers that run on beside the others
+    peak: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        current = _add(before, _read_amounts(container, kind))
+        peak = _merge(peak, current)
+        if container.get("restartPolicy") == "Always":
+            before = current
+    for container in spec["containers"]:
+        before = _add(before, _read_amounts(container, kind))
+    return _add(_merge(peak, before), _parse(spec.get("overhead")))
+
+
+def find_node_notices(demands: Sequence[PodDemand], nodes: Sequence[Object]) -> Iterator[str]:
+    """Yield which pods no node could take, even if it were empty. Another node may be added later.
+
+    Args:
+        nodes: all of the cluster; empty if they are not known.
+
+    Raises:
+        ValueError: a quantity is invalid.
+    """
+    for demand in demands if nodes else ():
+        fitting = [node for node in nodes if _accepts(node, demand.pod)]
+        if not fitting:
+            key = "am_template" if demand.key == "scheduler.kubernetes" else "node_selector and tolerations"
+            yield f"No node of the cluster accepts {demand.what} (see {key}); it waits for one that does."
+        elif text := _explain_lack(demand, [_parse(node["status"].get("allocatable")) for node in fitting]):
+            yield f"{text}; it waits for one that fits."
+
+
+def find_quota_problems(demands: Sequence[PodDemand], quotas: Sequence[Object]) -> Iterator[Problem]:
+    """Yield requests that exceed a quota of the namespace, even if nothing else ran there.
+
+    Raises:
+        ValueError: a quantity is invalid.
+    """
+    usages = [(demand, _compute_usage(demand.pod)) for demand in demands]
+    for quota in quotas:
+        if quota["spec"].get("scopes") or quota["spec"].get("scopeSelector"):
+            continue  # it counts some pods only
+        name = escape_line(str(quota["metadata"]["name"]), 100)
+        for counted, limit in _parse(quota["spec"].get("hard")).items():
+            resource = counted.removeprefix("requests.").removeprefix("limits.")
+            allowed = f"quota {name} of the namespace allows {_format_amount(resource, limit)} in all ({counted})"
+            large = [(demand, usage[counted]) for demand, usage in usages if usage.get(counted, Decimal()) > limit]
+            for demand, amount in large:
+                text = f"{demand.what} requests {_format(resource, amount)}; {allowed}"
+                yield Problem(key=demand.find_setting(resource), message=text)
+            total = sum((demand.count * usage.get(counted, Decimal()) for demand, usage in usages), Decimal())
+            if total > limit and not large:
+                text = f"its pods request {_format(resource, total)} together, that of the AM included; {allowed}"
+                yield Problem(key="roles", message=text)
+
+
+def _explain_lack(demand: PodDemand, allocatable: Sequence[Amounts]) -> str:
+    """Return why no node is large enough for a pod; empty if one is."""
+    amounts = compute_amounts(demand.pod)
+    if any(all(node.get(name, Decimal()) >= amount for name, amount in amounts.items()) for node in allocatable):
+        return ""
+    for name, amount in amounts.items():
+        largest = max(node.get(name, Decimal()) for node in allocatable)
+        if amount > largest:
+            has = f"the largest node has {_format_amount(name, largest)}" if largest else "no node has any"
+            return f"{demand.find_setting(name)}: {demand.what} requests {_format(name, amount)}, and {has}"
+    requested = ", ".join(_format(name, amount) for name, amount in amounts.items())
+    return f"No node has all that {demand.what} requests: {requested}"
+
+
+def _accepts(node: Object, pod: Object) -> bool:
+    """Return True if labels and taints of a node do not keep a pod off it."""
+    labels, spec = node["metadata"].get("labels") or {}, pod["spec"]
+    selector = spec.get("nodeSelector") or {}
+    taints = [
+        taint
+        for taint in node["spec"].get("taints") or ()
+        if taint["effect"] in _EFFECTS and not taint["key"].startswith(_OWN_TAINTS)
+    ]
+    tolerations = spec.get("tolerations") or ()
+    return selector.items() <= labels.items() and all(
+        any(_tolerates(each, taint) for each in tolerations) for taint in taints
+    )
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in (None, "", taint["key"])
+    return (toleration.get("key"), toleration.get("value", "")) == (taint["key"], taint.get("value", ""))
+
+
+def _compute_usage(pod: Object) -> Amounts:
+    """Return what a pod uses of a quota, by the names that quotas have."""
+    requests, limits = compute_amounts(pod), compute_amounts(pod, "limits")
+    usage = {f"requests.{name}": amount for name, amount in requests.items()}
+    usage |= {name: requests[name] for name in _SHORT_NAMES if name in requests}
+    usage |= {f"limits.{name}": amount for name, amount in limits.items()}
+    return usage | {"pods": Decimal(1), "count/pods": Decimal(1)}
+
+
+def _read_amounts(container: Object, kind: str) -> Amounts:
+    return _parse((container.get("resources") or {}).get(kind))
+
+
+def _parse(amounts: Mapping[str, Any] | None) -> Amounts:
+    return {name: parse_quantity(str(amount)) for name, amount in (amounts or {}).items()}
+
+
+def _add(one: Amounts, other: Amounts) -> Amounts:
+    return {name: one.get(name, Decimal()) + other.get(name, Decimal()) for name in (one | other)}
+
+
+def _merge(one: Amounts, other: Amounts) -> Amounts:
+    return {name: max(one.get(name, Decimal()), other.get(name, Decimal())) for name in (one | other)}
+
+
+def _format(resource: str, amount: Decimal) -> str:
+    text = _format_amount(resource, amount)
+    return f"{text} pods" if resource in ("pods", "count/pods") else f"{text} of {resource}"
+
+
+def _format_amount(resource: str, amount: Decimal) -> str:
+    return format_bytes(int(amount)) if resource in _BYTES else f"{amount.normalize():f}"

@@ -1,0 +1,132 @@
+"""Pods that nodes and quotas of a cluster cannot take are named with both numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+import pytest
+
+from tony.kube.api_client import Object
+from tony.schedulers.kubernetes.feasibility import PodDemand, compute_amounts, find_node_notices, find_quota_problems
+
+_DEVICES = {"gpu": "nvidia.com/gpu", "nic": "example.com/nic"}
+
+
+def build_demand(
+    count: int = 1, *, key: str = "roles.worker", selector: Mapping[str, str] | None = None, **requests: str
+) -> PodDemand:
+    """Pods of one container."""
+    amounts = {_DEVICES.get(name, name): amount for name, amount in requests.items()}
+    spec = {"containers": [{"resources": {"requests": amounts}}], "nodeSelector": selector or {}}
+    return PodDemand(key=key, what="a task of worker", count=count, pod={"spec": spec})
+
+
+def build_node(labels: Mapping[str, str] | None = None, taints: tuple[Object, ...] = (), **allocatable: str) -> Object:
+    amounts = {_DEVICES.get(name, name): amount for name, amount in allocatable.items()}
+    return {
+        "metadata": {"labels": labels or {}},
+        "spec": {"taints": taints},
+        "status": {"allocatable": {"cpu": "8", "memory": "16Gi", **amounts}},
+    }
+
+
+def build_quota(name: str = "team", **hard: str) -> Object:
+    return {"metadata": {"name": name}, "spec": {"hard": {key.replace("_", "."): value for key, value in hard.items()}}}
+
+
+def test_a_pod_requests_what_its_containers_do_at_one_time() -> None:
+    def container(memory: str, **more: str) -> Object:
+        return {"resources": {"requests": {"memory": memory}}, **more}
+
+    init = [container("1"), container("2", restartPolicy="Always"), container("9"), container("3")]
+    spec = {"initContainers": init, "containers": [container("4"), container("4")], "overhead": {"memory": "100"}}
+    assert compute_amounts({"spec": spec}) == {"memory": Decimal(111)}
+    assert compute_amounts({"spec": {"containers": [{}]}}) == {}
+
+
+@pytest.mark.parametrize(
+    ("demand", "nodes", "notice"),
+    [
+        (build_demand(memory="16Gi", cpu="7900m"), [build_node()], None),
+        (
+            build_demand(memory="20Gi"),
+            [build_node(), build_node(memory="18Gi")],
+            "roles.worker.memory: a task of worker requests 20 GiB of memory, and the largest node has 18 GiB",
+        ),
+        (
+            build_demand(gpu="8"),
+            [build_node(), build_node(gpu="4")],
+            "roles.worker.gpus: a task of worker requests 8 of nvidia.com/gpu, and the largest node has 4",
+        ),
+        (
+            build_demand(nic="1"),
+            [build_node()],
+            "roles.worker.kubernetes.resources: a task of worker requests 1 of example.com/nic, and no node has any",
+        ),
+        (
+            build_demand(memory="16Gi", gpu="4"),
+            [build_node(memory="8Gi", gpu="4"), build_node()],
+            "No node has all that a task of worker requests: 16 GiB of memory, 4 of nvidia.com/gpu",
+        ),
+    ],
+)
+def test_pods_that_no_node_takes_are_named(demand: PodDemand, nodes: list[Object], notice: str | None) -> None:
+    assert [*find_node_notices([demand], nodes)] == ([f"{notice}; it waits for one that fits."] if notice else [])
+
+
+def test_pods_that_no_node_accepts_are_named() -> None:
+    nodes = [build_node({"zone": "b"})]
+    (notice,) = find_node_notices([build_demand(selector={"zone": "a"})], nodes)
+    assert notice.startswith("No node of the cluster accepts a task of worker (see node_selector and tolerations)")
+
+
+def test_taints_keep_off_pods_that_do_not_tolerate_them() -> None:
+    """Those of Kubernetes itself pass."""
+    taint: Object = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
+    passing: Object = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    tainted, demand = [build_node(taints=(taint, passing))], build_demand(memory="1")
+    assert [*find_node_notices([demand], tainted)]
+    for toleration in (
+        {"key": "gpu", "value": "only"},
+        {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"operator": "Exists"},
+    ):
+        demand.pod["spec"]["tolerations"] = [toleration]
+        assert not [*find_node_notices([demand], tainted)]
+    demand.pod["spec"]["tolerations"] = [
+        {"key": "gpu", "value": "other"},
+        {"operator": "Exists", "effect": "NoExecute"},
+    ]
+    assert [*find_node_notices([demand], tainted)]
+
+
+def test_nothing_is_said_of_nodes_that_are_not_known() -> None:
+    assert not [*find_node_notices([build_demand(memory="900Gi")], [])]
+
+
+@pytest.mark.parametrize("counted", ["memory", "requests_memory"])
+def test_a_pod_that_exceeds_a_quota_is_named(counted: str) -> None:
+    (problem,) = find_quota_problems([build_demand(4, memory="2Gi")], [build_quota(**{counted: "1Gi"})])
+    assert problem.key == "roles.worker.memory"
+    assert problem.message == (
+        "a task of worker requests 2 GiB of memory; quota team of the namespace allows 1 GiB in all "
+        f"({counted.replace('_', '.')})"
+    )
+
+
+def test_a_gang_that_exceeds_a_quota_is_named() -> None:
+    demands = [build_demand(4, memory="2Gi"), build_demand(key="scheduler.kubernetes", memory="512Mi")]
+    (problem,) = find_quota_problems(demands, [build_quota(requests_memory="8Gi", pods="5")])
+    assert problem.message == (
+        "its pods request 8.5 GiB of memory together, that of the AM included; quota team of the namespace allows "
+        "8 GiB in all (requests.memory)"
+    )
+    (problem,) = find_quota_problems(demands, [build_quota(pods="4")])
+    assert "its pods request 5 pods together" in problem.message
+
+
+def test_a_quota_of_some_pods_only_is_left_out() -> None:
+    quota = build_quota(pods="0")
+    quota["spec"]["scopes"] = ["BestEffort"]
+    assert not [*find_quota_problems([build_demand()], [quota, build_quota(secrets="0", pods="1")])]
