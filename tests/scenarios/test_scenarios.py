@@ -224,7 +224,6 @@ def plug_in(lab: Lab, name: str, class_name: str, text: str) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(plug), os.environ.get("PYTHONPATH")]))}
 
 
-@only_on("local", "yarn", why="Kubernetes takes no adapters of others: `framework_path` in its submitter refuses them")
 def test_e11_a_master_that_throws_fails_the_job(lab: Lab) -> None:
     """A bug inside the application master (here: a plug-in's) ends the job as exit code 70, and names it."""
     text = (

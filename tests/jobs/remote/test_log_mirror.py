@@ -107,6 +107,12 @@ def test_only_what_was_never_copied_is_missing(tmp_path: Path) -> None:
     mirror.write(NAME, 20, 36, b"12")
     assert describe_missing_bytes(tmp_path, [NAME], known) == f"4 bytes of {NAME.file}"
     mirror.close()
+    os.replace(tmp_path / NAME.file, NAME.build_rotated_path(tmp_path))  # killed in the middle of a rotation
+    mirror = Mirror(tmp_path)
+    assert find_missing_bytes(tmp_path, NAME) == 14
+    mirror.write(NAME, 40, 40, b"12")
+    assert find_missing_bytes(tmp_path, NAME) == 16
+    mirror.close()
 
 
 def test_a_rotated_copy_reads_like_the_source(tmp_path: Path) -> None:

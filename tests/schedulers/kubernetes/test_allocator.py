@@ -207,7 +207,7 @@ async def test_a_pod_is_replaced_whose_node_cannot_create_its_container(
         (end,) = cluster.find_events(ContainerEnded)
         assert "CreateContainerError: no such device" in end.cause
         assert not end.blameless
-        assert cluster.pods == ["am"]
+        await wait_until(lambda: cluster.pods == ["am"])
         assert not cluster.find_events(Unsatisfiable)
 
 

@@ -98,7 +98,7 @@ def test_a_history_that_cannot_be_written_fails_the_job(
         cluster.settings |= {"history": "s3://bucket/ann"}
         with pytest.raises(SystemExit) as caught:
             Pod(cluster, tmp_path, monkeypatch).start()
-    assert caught.value.code == 42
+    assert caught.value.code == 44
     error = capsys.readouterr().err
     assert error.startswith(
         "the job's history cannot be written in s3://bucket/ann (scheduler.kubernetes.history): there"

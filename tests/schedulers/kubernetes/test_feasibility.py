@@ -10,7 +10,7 @@ import pytest
 from tony.kube.api_client import Object
 from tony.schedulers.kubernetes.feasibility import PodDemand, compute_amounts, find_node_notices, find_quota_problems
 
-_DEVICES = {"gpu": "nvidia.com/gpu", "nic": "example.com/nic"}
+_DEVICES = {"gpu": "nvidia.com/gpu", "nic": "a.com/nic"}
 
 
 def build_demand(
@@ -19,7 +19,7 @@ def build_demand(
     """Pods of one container."""
     amounts = {_DEVICES.get(name, name): amount for name, amount in requests.items()}
     spec = {"containers": [{"resources": {"requests": amounts}}], "nodeSelector": selector or {}}
-    return PodDemand(key=key, what="a task of worker", count=count, pod={"spec": spec})
+    return PodDemand(gpu_resource="nvidia.com/gpu", key=key, what="a task of worker", count=count, pod={"spec": spec})
 
 
 def build_node(labels: Mapping[str, str] | None = None, taints: tuple[Object, ...] = (), **allocatable: str) -> Object:
@@ -42,6 +42,9 @@ def test_a_pod_requests_what_its_containers_do_at_one_time() -> None:
     init = [container("1"), container("2", restartPolicy="Always"), container("9"), container("3")]
     spec = {"initContainers": init, "containers": [container("4"), container("4")], "overhead": {"memory": "100"}}
     assert compute_amounts({"spec": spec}) == {"memory": Decimal(111)}
+    spec["resources"] = {"requests": {"memory": "12"}}
+    assert compute_amounts({"spec": spec}) == {"memory": Decimal(112)}
+    assert compute_amounts({"spec": spec}, "limits") == {}
     assert compute_amounts({"spec": {"containers": [{}]}}) == {}
 
 
@@ -62,7 +65,7 @@ def test_a_pod_requests_what_its_containers_do_at_one_time() -> None:
         (
             build_demand(nic="1"),
             [build_node()],
-            "roles.worker.kubernetes.resources: a task of worker requests 1 of example.com/nic, and no node has any",
+            "roles.worker.resources.a.com/nic: a task of worker requests 1 of a.com/nic, and no node lists any",
         ),
         (
             build_demand(memory="16Gi", gpu="4"),
@@ -72,13 +75,15 @@ def test_a_pod_requests_what_its_containers_do_at_one_time() -> None:
     ],
 )
 def test_pods_that_no_node_takes_are_named(demand: PodDemand, nodes: list[Object], notice: str | None) -> None:
-    assert [*find_node_notices([demand], nodes)] == ([f"{notice}; it waits for one that fits."] if notice else [])
+    assert [*find_node_notices([demand], nodes)] == ([f"{notice}; it may wait for one that fits."] if notice else [])
 
 
 def test_pods_that_no_node_accepts_are_named() -> None:
     nodes = [build_node({"zone": "b"})]
     (notice,) = find_node_notices([build_demand(selector={"zone": "a"})], nodes)
-    assert notice.startswith("No node of the cluster accepts a task of worker (see node_selector and tolerations)")
+    assert notice.startswith(
+        "No node of the cluster accepts a task of worker (see node_selector, node_label, tolerations)"
+    )
 
 
 def test_taints_keep_off_pods_that_do_not_tolerate_them() -> None:
@@ -91,6 +96,7 @@ def test_taints_keep_off_pods_that_do_not_tolerate_them() -> None:
         {"key": "gpu", "value": "only"},
         {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"operator": "Exists"},
+        {"key": "gpu", "operator": "Gt", "value": "1"},
     ):
         demand.pod["spec"]["tolerations"] = [toleration]
         assert not [*find_node_notices([demand], tainted)]
@@ -113,6 +119,12 @@ def test_a_pod_that_exceeds_a_quota_is_named(counted: str) -> None:
         "a task of worker requests 2 GiB of memory; quota team of the namespace allows 1 GiB in all "
         f"({counted.replace('_', '.')})"
     )
+
+
+def test_amounts_that_look_the_same_are_told_exactly() -> None:
+    (problem,) = find_quota_problems([build_demand(memory="2048Gi")], [build_quota(memory="2047Gi")])
+    assert "requests 2,199,023,255,552 bytes of memory" in problem.message
+    assert "allows 2,197,949,513,728 bytes in all" in problem.message
 
 
 def test_a_gang_that_exceeds_a_quota_is_named() -> None:

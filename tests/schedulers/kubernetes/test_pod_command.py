@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tony.model.job_spec import JobSpec
 from tony.schedulers.kubernetes import pod_command
-from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE
+from tony.schedulers.kubernetes.pod_command import REFUSED_EXIT_CODE
 from tony.schedulers.shipping import code_archives
 from tony.storage.cache.object_cache import Cache
+from tony.testing.sample_jobs import build_prepared_job
 
 PROGRAM = "import sys\ndef main():\n    print(__file__, sys.argv[1:])\n    return 3\n"
 MODULE = ("tony.am.run", "first", "second")
@@ -26,7 +28,7 @@ class Pod:
             path.mkdir()
         cache = Cache(folder / "cache")
         cache.prepare()
-        stored = code_archives.store_modules(cache)
+        stored = code_archives.store_modules(cache, build_prepared_job(folder, JobSpec()).record)
         content = cache.find_object(stored.digest).read_bytes()
         self.digest = stored.digest
         for number, part in enumerate((content[:100], content[100:])):
@@ -66,7 +68,7 @@ def test_a_damaged_archive_is_not_run(pod: Pod, monkeypatch: pytest.MonkeyPatch)
     (pod.objects / f"{pod.digest}.1").write_bytes(b"PK")
     done = pod.run(monkeypatch)
     assert f"delete the ConfigMaps tony-{pod.digest[:40]}-*" in done.stderr
-    assert (done.returncode, done.stdout) == (FAILED_EXIT_CODE, "")
+    assert (done.returncode, done.stdout) == (REFUSED_EXIT_CODE, "")
 
 
 def test_an_old_python_is_named(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:

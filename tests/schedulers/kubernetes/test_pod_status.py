@@ -165,7 +165,7 @@ def test_a_pod_that_fits_no_node_says_how_much_it_requests() -> None:
     [
         ("ErrImageNeverPull", StartFailure("ErrImageNeverPull: no image x")),
         ("ImagePullBackOff", StartFailure(f"{PULL}: no image x", 900)),
-        ("CreateContainerError", StartFailure("CreateContainerError: no image x", 60, is_of_node=True)),
+        ("CreateContainerError", StartFailure("CreateContainerError: no image x", 60, may_be_node_failure=True)),
         ("ContainerCreating", None),
     ],
 )

@@ -4,50 +4,78 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.support.waiting import wait_until
 from tony.core.events import Event, Unsatisfiable
-from tony.schedulers.kubernetes.pod_table import PodStage, StartFailure, TaskPod
+from tony.schedulers.kubernetes.pod_table import PodStage, PodTable, StartFailure, TaskPod
 from tony.schedulers.kubernetes.start_failures import StartFailures
 
-OF_NODE = StartFailure("no such device", 0.01, is_of_node=True)
+FAILURE = StartFailure("no such device", 0.01, may_be_node_failure=True)
+FAILED = Unsatisfiable(role="worker", reason="no such device")
 
 
 class _Role:
-    """Pods of one role, all on nodes."""
+    """Pods of one role, all on nodes. Those that are replaced have others, on the next nodes."""
 
-    def __init__(self, *names: str) -> None:
-        self.pods = {name: TaskPod(name, "worker", 0, PodStage.GRANTED) for name in names}
+    def __init__(self, *nodes: str, size: int | None = None) -> None:
+        self.table = PodTable(demand={"worker": size or len(nodes)})
         self.events: list[Event] = []
-        self.killed: list[str] = []
-        self.failures = StartFailures(self.pods, self.events.append, lambda name, _: self.killed.append(name))
+        self.left: list[str] = []
+        self.failures = StartFailures(self.table, self.events.append, self._replace)
+        for node in nodes:
+            self.add(node)
 
-    def note(self, failure: StartFailure | None, *names: str) -> None:
-        for name in names:
-            self.failures.note(self.pods[name], failure)
+    def add(self, node: str) -> TaskPod:
+        pod = TaskPod(f"pod-{len(self.table.pods)}", "worker", 0, PodStage.GRANTED, node)
+        self.table.pods[pod.name] = pod
+        return pod
+
+    def fail(self) -> None:
+        """Have all pods fail that have not started."""
+        for pod in [pod for pod in self.table.pods.values() if not pod.has_enlisted]:
+            self.failures.note(pod, FAILURE)
+
+    def _replace(self, pod: TaskPod, cause: str) -> None:
+        pod.stage = PodStage.ENDING
+        self.left.append(pod.node)
 
 
-async def test_pods_leave_a_node_that_cannot_start_them() -> None:
-    """As many as there are, if another pod of the role shows that the job is not the cause."""
-    role = _Role(*"abcd")
-    role.pods["d"].has_enlisted = True
-    role.note(OF_NODE, "a", "b", "c")
-    assert role.killed == []
-    await wait_until(lambda: role.killed == ["a", "b", "c"])
+async def test_all_pods_leave_a_node_that_cannot_start_them() -> None:
+    """A gang may be on one node."""
+    role = _Role(*"aaaaaaaa")
+    role.fail()
+    assert role.left == []
+    await wait_until(lambda: role.left == [*"aaaaaaaa"])
     assert role.events == []
 
 
-async def test_a_job_none_of_whose_pods_starts_fails() -> None:
-    role = _Role(*"abc")
-    role.note(OF_NODE, "a", "b", "c")
+@pytest.mark.parametrize(("nodes", "left"), [("abc", ["a", "b"]), ("aaa", ["a", "a"])])
+async def test_a_job_none_of_whose_pods_starts_fails(nodes: str, left: list[str]) -> None:
+    """On three nodes, or three times for each task."""
+    role = _Role(*nodes, size=1)
+    role.fail()
     await wait_until(lambda: role.events)
-    assert (role.killed, role.events) == (["a", "b"], [Unsatisfiable(role="worker", reason="no such device")])
+    assert (role.left, role.events) == (left, [FAILED])
+
+
+async def test_a_role_that_has_started_fails_no_job() -> None:
+    """Although none of its pods is there any longer."""
+    role = _Role()
+    role.failures.note_started("worker")
+    for node in "abcdef":
+        role.add(node)
+    role.fail()
+    await wait_until(lambda: role.left == [*"abcdef"])
+    assert role.events == []
 
 
 async def test_a_failure_that_passes_has_no_consequence() -> None:
     role = _Role("passes", "lasts")
-    role.note(OF_NODE, "passes", "lasts")
-    role.note(None, "passes")
-    await wait_until(lambda: role.killed == ["lasts"])
+    role.fail()
+    passing = role.table.pods["pod-0"]
+    role.failures.note(passing, None)
+    await wait_until(lambda: role.left == ["lasts"])
     await asyncio.sleep(0)
     assert role.events == []
-    assert role.pods["passes"].describe_start_failure() == ""
+    assert passing.describe_start_failure() == ""

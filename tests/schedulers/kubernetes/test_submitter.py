@@ -309,11 +309,14 @@ def test_the_state_of_a_job_follows_its_conditions(cluster: Cluster, job: Prepar
         return found.alive, found.result, found.given_up
 
     assert find() == (True, None, False)
-    exited = {"name": "tony", "state": {"terminated": {"exitCode": 42, "message": "it needs its Role"}}}
+    terminated: Object = {"exitCode": 44, "message": "it needs its Role"}
+    exited = {"name": "tony", "state": {"terminated": terminated}}
     labels = build_labels(name, "am")
     pod = {"metadata": {"name": "am", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}}
     cluster.api.objects[PODS, "am"] = {**pod, "status": {"phase": "Failed", "containerStatuses": [exited]}}
     assert find() == (False, None, True)  # it could not end the Job
+    terminated["exitCode"] = 42
+    assert find() == (False, JobState.FAILED, False)
     cluster.api.remove(PODS, "am")
     for kind, expected in (("Complete", (False, JobState.SUCCEEDED, False)), ("Failed", (False, None, True))):
         cluster.api.update(JOBS, name, {"status": {"conditions": [build_condition(kind)]}})
@@ -389,10 +392,17 @@ def test_the_objects_of_a_job(job: PreparedJob) -> None:
     assert rendered == json.loads(GOLDEN.read_text())
 
 
-def test_a_framework_of_another_package_is_refused(cluster: Cluster, job: PreparedJob) -> None:
-    with pytest.raises(ConfigError, match="only the frameworks of tony"):
-        submit(replace(job, record=replace(job.record, framework_path="/plug-in")))
+def test_a_framework_of_another_package_is_in_the_archive(cluster: Cluster, job: PreparedJob, tmp_path: Path) -> None:
+    """So the AM needs no folder for it. One that cannot be shipped is refused, and leaves nothing."""
+    record = replace(job.record, framework_module="leader:Leader", framework_path=str(tmp_path))
+    with pytest.raises(ConfigError, match="is not in a shippable package or module"):
+        submit(replace(job, record=record))
     assert not cluster.list_left()
+    (tmp_path / "leader.py").write_text("class Leader: ...\n")
+    submit(replace(job, record=record))
+    secret = cluster.api.objects["/api/v1/namespaces/ml/secrets", f"{record.job_id}-am"]
+    payload = json.loads(base64.b64decode(secret["data"]["job.json"]))
+    assert (payload["record"]["framework_module"], payload["record"]["framework_path"]) == ("leader:Leader", None)
 
 
 def test_a_job_is_found_where_it_was_submitted(

@@ -29,10 +29,21 @@ from tony.units import format_bytes, format_first
 
 #: `struct flock` of Linux with 64-bit offsets: type, whence, start, length, pid.
 _FLOCK = "hhqqi0q"
-#: In the file with the starts: how many bytes of the log were never copied. Other keys are inodes.
-_MISSING = "missing"
 #: Logs that are listed in one sentence.
 _MAX_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """What precedes a local file.
+
+    Attributes:
+        start: bytes that its program had printed before the file's first one.
+        missing: how many of them were never copied.
+    """
+
+    start: int = 0
+    missing: int = 0
 
 
 @dataclass(slots=True)
@@ -171,12 +182,11 @@ class Mirror:
         return found
 
     def _measure_copy(self, name: LogName) -> _Copy:
-        starts = _read_starts(self._folder, name)
         newer, older = _stat(self._folder / name.file), _stat(name.build_rotated_path(self._folder))
         if newer:
-            return _Copy(starts.get(str(newer.st_ino), 0), newer.st_size)
+            return _Copy(_find_beginning(self._folder, name, newer).start, newer.st_size)
         if older:  # a writer was killed in the middle of a rotation
-            return _Copy(starts.get(str(older.st_ino), 0) + older.st_size, 0)
+            return _Copy(_find_beginning(self._folder, name, older).start + older.st_size, 0)
         return _Copy(0, 0)
 
     def _rotate(self, name: LogName, start: int) -> _Copy:
@@ -185,11 +195,13 @@ class Mirror:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         inode = os.fstat(descriptor).st_ino
         os.close(descriptor)
-        before = _stat(path)
-        starts = _read_starts(self._folder, name)
-        kept = {} if before is None else {str(before.st_ino): starts.get(str(before.st_ino), 0)}
-        missing = starts.get(_MISSING, 0) + start - self._copy(name).end
-        write_json(_build_start_path(self._folder, name), {**kept, str(inode): start, _MISSING: missing})
+        before, older = _stat(path), _stat(name.build_rotated_path(self._folder))
+        missing = find_missing_bytes(self._folder, name) + start - self._copy(name).end
+        beginnings = {str(inode): [start, missing]}
+        if kept := before or older:
+            beginning = _find_beginning(self._folder, name, kept)
+            beginnings[str(kept.st_ino)] = [beginning.start, beginning.missing]
+        write_json(_build_start_path(self._folder, name), beginnings)
         if before and before.st_size:
             rename_with_index(path, name.build_rotated_path(self._folder))
         os.replace(draft, path)
@@ -216,22 +228,24 @@ def describe_missing_bytes(
 
 def find_missing_bytes(folder: Path, name: LogName) -> int:
     """Return how many bytes of a log were never copied. What was rotated away is not missing."""
-    return _read_starts(folder, name).get(_MISSING, 0)
+    last = _stat(folder / name.file) or _stat(name.build_rotated_path(folder))
+    return _find_beginning(folder, name, last).missing
 
 
 def _measure_last_gap(folder: Path, name: LogName) -> int:
     """Return how many bytes are missing between the older file, or the beginning, and the newer one."""
-    starts, newer, older = _read_starts(folder, name), _stat(folder / name.file), _stat(name.build_rotated_path(folder))
-    older_end = starts.get(str(older.st_ino), 0) + older.st_size if older else 0
-    return starts.get(str(newer.st_ino), 0) - older_end if newer else 0
+    newer, older = _stat(folder / name.file), _stat(name.build_rotated_path(folder))
+    older_end = _find_beginning(folder, name, older).start + older.st_size if older else 0
+    return _find_beginning(folder, name, newer).start - older_end if newer else 0
 
 
-def _read_starts(folder: Path, name: LogName) -> dict[str, int]:
+def _find_beginning(folder: Path, name: LogName, status: os.stat_result | None) -> _Beginning:
+    """Return what precedes a file of a log; nothing, if that is not known."""
     try:
-        found = read_json(_build_start_path(folder, name))
-    except TonyError:
-        return {}
-    return {key: value for key, value in found.items() if isinstance(value, int)} if isinstance(found, dict) else {}
+        start, missing = (read_json(_build_start_path(folder, name)) or {})[str(status.st_ino if status else "")]
+        return _Beginning(int(start), int(missing))
+    except (TonyError, LookupError, TypeError, ValueError):
+        return _Beginning()
 
 
 def _build_start_path(folder: Path, name: LogName) -> Path:

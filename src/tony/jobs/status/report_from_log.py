@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -156,9 +157,10 @@ def _build_lost_report(
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
     note += _read_supervisor_note(folder)
+    others = (report.failure.reason, *report.failure.others) if report.failure else ()
     if status and status.is_unstartable:
-        at = max(0.0, ended - (report.submitted or ended))
-        refusal = failure_from_refusal(status.note, report.session, at)
+        refusal = failure_from_refusal(status.note, report.session, max(0.0, ended - (report.submitted or ended)))
+        refusal = replace(refusal, reason=f"{refusal.reason}{note}", others=others)
         return end_report(report, refusal, at=ended, note=LOST_NOTE, task_state=TaskState.LOST)
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
@@ -169,7 +171,7 @@ def _build_lost_report(
         host=report.am.host if report.am else None,
         tail=_read_last_lines(folder.am_log),
         log=folder.am_log.name,
-        others=(report.failure.reason, *report.failure.others) if report.failure else (),
+        others=others,
     )
     outcome = explain_loss(failure, status, load_kill_request(folder))
     end = end_report

@@ -109,7 +109,7 @@ class KubernetesAllocator(EnlistingAllocator):
         self._journal: ReplicatedJournal | None = None
         self._tokens = load_tokens()
         self._table = PodTable()
-        self._start_failures = StartFailures(self._table.pods, lambda event: self._sink(event), self.kill)
+        self._start_failures = StartFailures(self._table, lambda event: self._sink(event), self._leave_node)
         self._lost: dict[str, TaskPod] = {}  # replaced without a proof of their end
         self._gangs = GangTable(job.record.spec, f"{job.record.job_id}-g{attempt}", self._settings)
         self._pod_groups = PodGroupRequests(
@@ -225,13 +225,19 @@ class KubernetesAllocator(EnlistingAllocator):
         self.add_container(name)
         self._on_change(ObjectChange(Change.PRESENT, content))
 
-    def _replace(self, pod: TaskPod, cause: str, content: Object | None) -> None:
+    def _replace(self, pod: TaskPod, cause: str, content: Object | None, *, is_blameless: bool = True) -> None:
         """Replace a pod that is of no use; it is deleted as an orphan. Without content its node is lost."""
         self._forget(pod)
         confirmation = EndConfirmation.ENDED if content else EndConfirmation.UNCONFIRMED
-        event = ContainerEnded(container=pod.name, cause=cause, blameless=True, confirmation=confirmation)
+        event = ContainerEnded(container=pod.name, cause=cause, blameless=is_blameless, confirmation=confirmation)
         self.end_container(event, self._sink)
         self._leave_gang(pod, content)
+
+    def _leave_node(self, pod: TaskPod, cause: str) -> None:
+        """Replace a pod that its node cannot start. The core learns it at once: the node may never delete it."""
+        self._replace(pod, cause, {"metadata": {"name": pod.name}, "status": {}}, is_blameless=False)
+        self._start(self._requests.delete(pod.name))
+        self._review_soon()
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
@@ -393,6 +399,7 @@ class KubernetesAllocator(EnlistingAllocator):
         await self._recovered.wait()  # it may be in a pod that is adopted
         if pod := self._table.pods.get(container):
             pod.has_enlisted = True
+            self._start_failures.note_started(pod.role)
         return await super().enlist(container, process)
 
     def _end(self, pod: TaskPod, content: Object) -> None:

@@ -32,7 +32,7 @@ from tony.schedulers.kubernetes.history_setting import is_in_s3
 from tony.schedulers.kubernetes.job_secrets import delete_secrets
 from tony.schedulers.kubernetes.launch_payload import JOB_KEY, POD_IP, POD_NAME, WORK, AmPayload
 from tony.schedulers.kubernetes.manifests import MAX_AM_ATTEMPTS, TASK_PART
-from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE, LOST_EXIT_CODE
+from tony.schedulers.kubernetes.pod_command import LOST_EXIT_CODE, REFUSED_EXIT_CODE
 from tony.schedulers.kubernetes.settings import read_settings
 
 #: Seconds for which the API server may be unavailable at the start.
@@ -122,7 +122,7 @@ class KubernetesAmContainer(AmContainer):
             last = pod_status.explain_am_end(pod, "lastState")
             self._fail_job(f"{text}; the last one: {last}" if last else text, LOST_EXIT_CODE)
 
-    def _fail_job(self, reason: str, exit_code: int = FAILED_EXIT_CODE) -> NoReturn:
+    def _fail_job(self, reason: str, exit_code: int = REFUSED_EXIT_CODE) -> NoReturn:
         """Exit for good, with all programs: no other AM is to be started, unless the right to say so is missing."""
         print(reason, file=sys.stderr)
         for tries, pause in enumerate(_BACKOFF, 1):

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tony import clock
 from tony.linux.files import replace_file
 from tony.model.state_directory import JobFolder
 from tony.schedulers.kubernetes.launch_payload import decode_payload, encode_payload
 from tony.schedulers.kubernetes.pod_table import StartFailure
+
+#: Seconds for which the node of an AM may be unable to start it: nothing moves its pod to another one.
+_NODE_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,8 @@ def has_lasted(folder: JobFolder, pod: str, failure: StartFailure | None) -> boo
         failure: None if it can start.
     """
     path, now = folder.am_start_failures, clock.wall()
+    if failure and failure.may_be_node_failure:
+        failure = replace(failure, grace_seconds=_NODE_SECONDS)
     if failure is None or not failure.grace_seconds:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from tony.errors import Problem, SchedulerError
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cluster_access
+from tony.kube.service_account import is_in_pod, load_service_account
 from tony.model.strict_json import loads
 from tony.model.submission_record import PINNED_SOURCE
 from tony.schedulers.kubernetes.settings import KubernetesSettings
@@ -78,6 +79,9 @@ def _find_files(settings: KubernetesSettings) -> Sequence[Path]:
 
 
 def _load_access(settings: KubernetesSettings, files: Sequence[Path]) -> ClusterAccess:
+    is_named = settings.kubeconfig or settings.context or any(file.exists() for file in files)
+    if not is_named and is_in_pod(os.environ):
+        return load_service_account(os.environ, namespace=settings.namespace)
     try:
         return load_cluster_access(files, settings.context, settings.namespace)
     except KubeconfigError as error:

@@ -20,11 +20,11 @@ from tony.units import format_bytes
 #: Effects of taints that keep pods off a node. Those of Kubernetes itself, such as of a node that is not ready, pass.
 _EFFECTS = ("NoSchedule", "NoExecute")
 _OWN_TAINTS = "node.kubernetes.io/"
-#: Resources that are bytes, and resources -> setting of a role.
+#: Resources that are bytes.
 _BYTES = ("memory", "ephemeral-storage")
-_SETTINGS = {"memory": "memory", "cpu": "vcores", "nvidia.com/gpu": "gpus"}
-#: Resources that quotas also have without the prefix `requests.`.
-_SHORT_NAMES = ("cpu", "memory", "ephemeral-storage")
+#: Resources that quotas also have without the prefix `requests.`, and those that a pod may set for all its containers.
+_SHORT_NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-")
+_POD_LEVEL = ("cpu", "memory", "hugepages-")
 
 Amounts = dict[str, Decimal]
 
@@ -34,12 +34,14 @@ class PodDemand:
     """Pods of one kind.
 
     Attributes:
+        gpu_resource: the resource that `gpus` requests.
         key: prefix of their settings in the job file.
         what: one of them, for messages.
         count: how many of them the job needs at one time.
         pod: one of them, as the API server completes it.
     """
 
+    gpu_resource: str
     key: str
     what: str
     count: int
@@ -47,9 +49,15 @@ class PodDemand:
 
     def find_setting(self, resource: str) -> str:
         """Return the key of the setting that decides how much of a resource a pod requests."""
-        if self.key == "scheduler.kubernetes":
+        if self.is_am:
             return f"{self.key}.am_memory" if resource == "memory" else f"{self.key}.am_template"
-        return f"{self.key}.{_SETTINGS.get(resource, 'kubernetes.resources')}"
+        settings = {"memory": "memory", "cpu": "vcores", self.gpu_resource: "gpus"}
+        return f"{self.key}.{settings.get(resource, f'resources.{resource}')}"
+
+    @property
+    def is_am(self) -> bool:
+        """Whether it is the pod of the application master."""
+        return self.key == "scheduler.kubernetes"
 
 
 def compute_amounts(pod: Object, kind: str = "requests") -> Amounts:
@@ -59,16 +67,21 @@ def compute_amounts(pod: Object, kind: str = "requests") -> Amounts:
         ValueError: a quantity is invalid.
     """
     spec = pod["spec"]
-    before: Amounts = {}  # of init containers that run on beside the others
+    running: Amounts = {}  # of containers that run until the pod ends; init containers may be among them
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
-        current = _add(before, _read_amounts(container, kind))
+        current = _add(running, _read_amounts(container, kind))
         peak = _merge(peak, current)
         if container.get("restartPolicy") == "Always":
-            before = current
+            running = current
     for container in spec["containers"]:
-        before = _add(before, _read_amounts(container, kind))
-    return _add(_merge(peak, before), _parse(spec.get("overhead")))
+        running = _add(running, _read_amounts(container, kind))
+    whole = {name: amount for name, amount in _read_amounts(spec, kind).items() if name.startswith(_POD_LEVEL)}
+    amounts = _merge(peak, running) | whole
+    overhead = _parse(spec.get("overhead"))
+    if kind == "limits":
+        overhead = {name: amount for name, amount in overhead.items() if name in amounts}
+    return _add(amounts, overhead)
 
 
 def find_node_notices(demands: Sequence[PodDemand], nodes: Sequence[Object]) -> Iterator[str]:
@@ -83,10 +96,10 @@ def find_node_notices(demands: Sequence[PodDemand], nodes: Sequence[Object]) -> 
     for demand in demands if nodes else ():
         fitting = [node for node in nodes if _accepts(node, demand.pod)]
         if not fitting:
-            key = "am_template" if demand.key == "scheduler.kubernetes" else "node_selector and tolerations"
-            yield f"No node of the cluster accepts {demand.what} (see {key}); it waits for one that does."
+            keys = "node_selector, node_label, tolerations" + (", am_template" if demand.is_am else "")
+            yield f"No node of the cluster accepts {demand.what} (see {keys}); it may wait for one that does."
         elif text := _explain_lack(demand, [_parse(node["status"].get("allocatable")) for node in fitting]):
-            yield f"{text}; it waits for one that fits."
+            yield f"{text}; it may wait for one that fits."
 
 
 def find_quota_problems(demands: Sequence[PodDemand], quotas: Sequence[Object]) -> Iterator[Problem]:
@@ -102,14 +115,16 @@ def find_quota_problems(demands: Sequence[PodDemand], quotas: Sequence[Object]) 
         name = escape_line(str(quota["metadata"]["name"]), 100)
         for counted, limit in _parse(quota["spec"].get("hard")).items():
             resource = counted.removeprefix("requests.").removeprefix("limits.")
-            allowed = f"quota {name} of the namespace allows {_format_amount(resource, limit)} in all ({counted})"
+            allowed = f"quota {name} of the namespace allows {{}} in all ({counted})"
             large = [(demand, usage[counted]) for demand, usage in usages if usage.get(counted, Decimal()) > limit]
             for demand, amount in large:
-                text = f"{demand.what} requests {_format(resource, amount)}; {allowed}"
+                requested, granted = _format_both(resource, amount, limit)
+                text = f"{demand.what} requests {requested}; {allowed.format(granted)}"
                 yield Problem(key=demand.find_setting(resource), message=text)
             total = sum((demand.count * usage.get(counted, Decimal()) for demand, usage in usages), Decimal())
             if total > limit and not large:
-                text = f"its pods request {_format(resource, total)} together, that of the AM included; {allowed}"
+                requested, granted = _format_both(resource, total, limit)
+                text = f"its pods request {requested} together, that of the AM included; {allowed.format(granted)}"
                 yield Problem(key="roles", message=text)
 
 
@@ -121,9 +136,10 @@ def _explain_lack(demand: PodDemand, allocatable: Sequence[Amounts]) -> str:
     for name, amount in amounts.items():
         largest = max(node.get(name, Decimal()) for node in allocatable)
         if amount > largest:
-            has = f"the largest node has {_format_amount(name, largest)}" if largest else "no node has any"
-            return f"{demand.find_setting(name)}: {demand.what} requests {_format(name, amount)}, and {has}"
-    requested = ", ".join(_format(name, amount) for name, amount in amounts.items())
+            requested, found = _format_both(name, amount, largest)
+            has = f"the largest node has {found}" if largest else "no node lists any"
+            return f"{demand.find_setting(name)}: {demand.what} requests {requested}, and {has}"
+    requested = ", ".join(f"{_format_amount(name, amount)} of {name}" for name, amount in amounts.items())
     return f"No node has all that {demand.what} requests: {requested}"
 
 
@@ -145,7 +161,8 @@ def _accepts(node: Object, pod: Object) -> bool:
 def _tolerates(toleration: Object, taint: Object) -> bool:
     if toleration.get("effect") not in (None, "", taint["effect"]):
         return False
-    if toleration.get("operator") == "Exists":
+    operator = toleration.get("operator") or "Equal"
+    if operator != "Equal":  # "Exists"; or a comparison, which is not looked into
         return toleration.get("key") in (None, "", taint["key"])
     return (toleration.get("key"), toleration.get("value", "")) == (taint["key"], taint.get("value", ""))
 
@@ -154,7 +171,7 @@ def _compute_usage(pod: Object) -> Amounts:
     """Return what a pod uses of a quota, by the names that quotas have."""
     requests, limits = compute_amounts(pod), compute_amounts(pod, "limits")
     usage = {f"requests.{name}": amount for name, amount in requests.items()}
-    usage |= {name: requests[name] for name in _SHORT_NAMES if name in requests}
+    usage |= {name: amount for name, amount in requests.items() if name.startswith(_SHORT_NAMES)}
     usage |= {f"limits.{name}": amount for name, amount in limits.items()}
     return usage | {"pods": Decimal(1), "count/pods": Decimal(1)}
 
@@ -175,9 +192,13 @@ def _merge(one: Amounts, other: Amounts) -> Amounts:
     return {name: max(one.get(name, Decimal()), other.get(name, Decimal())) for name in (one | other)}
 
 
-def _format(resource: str, amount: Decimal) -> str:
-    text = _format_amount(resource, amount)
-    return f"{text} pods" if resource in ("pods", "count/pods") else f"{text} of {resource}"
+def _format_both(resource: str, requested: Decimal, available: Decimal) -> tuple[str, str]:
+    """Return both amounts, exactly if they are nearly the same, and the resource with the first one."""
+    texts = [_format_amount(resource, each) for each in (requested, available)]
+    if texts[0] == texts[1]:
+        texts = [f"{int(each):,} bytes" for each in (requested, available)]
+    what = "pods" if resource in ("pods", "count/pods") else f"of {resource}"
+    return f"{texts[0]} {what}", texts[1]
 
 
 def _format_amount(resource: str, amount: Decimal) -> str:

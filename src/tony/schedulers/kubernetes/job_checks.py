@@ -51,18 +51,18 @@ _AM_KEY = "scheduler.kubernetes"
 
 @dataclass(frozen=True, slots=True)
 class ClusterFindings:
-    """What a cluster says of a job before its submission.
+    """What a comparison of a job with its cluster has found.
 
     Attributes:
-        problems: for which the cluster cannot run it.
-        notices: for which it would wait.
+        problems: why the cluster cannot run it.
+        notices: why it would wait.
     """
 
     problems: Sequence[Problem]
     notices: Sequence[str] = ()
 
 
-def check_cluster(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> ClusterFindings:
+def compare_with_cluster(client: ApiClient, spec: JobSpec, settings: KubernetesSettings) -> ClusterFindings:
     """Find missing rights, a missing service account, objects that the API server would refuse, and too little room."""
     if problem := find_rights_problem(client):
         return ClusterFindings([problem])
@@ -90,7 +90,7 @@ def check_cluster(client: ApiClient, spec: JobSpec, settings: KubernetesSettings
                 refused[problem.key] = problem
         if resource is PODS:
             pods[key] = completed
-    return ClusterFindings([*refused.values()]) if refused else _compare_with_room(client, spec, pods)
+    return ClusterFindings([*refused.values()]) if refused else _compare_with_room(client, spec, settings, pods)
 
 
 def _explain_refusal(error: KubeApiError, key: str, settings: KubernetesSettings) -> Problem | None:
@@ -105,7 +105,9 @@ def _explain_refusal(error: KubeApiError, key: str, settings: KubernetesSettings
     return Problem(key=key, message=f"the API server refuses it: {error.text}{hint}")
 
 
-def _compare_with_room(client: ApiClient, spec: JobSpec, pods: Mapping[str, Object]) -> ClusterFindings:
+def _compare_with_room(
+    client: ApiClient, spec: JobSpec, settings: KubernetesSettings, pods: Mapping[str, Object]
+) -> ClusterFindings:
     """Compare a job with quotas and nodes, if the user may list them.
 
     Args:
@@ -115,6 +117,7 @@ def _compare_with_room(client: ApiClient, spec: JobSpec, pods: Mapping[str, Obje
     sizes = {} if has_stages else count_gang_sizes(spec)
     demands = [
         PodDemand(
+            gpu_resource=settings.gpu_resource,
             key=key,
             what="the application master" if key == _AM_KEY else f"a task of {key.removeprefix('roles.')}",
             count=1 if key == _AM_KEY else sizes.get(key.removeprefix("roles."), 0),

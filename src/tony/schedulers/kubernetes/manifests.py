@@ -46,7 +46,12 @@ from tony.schedulers.kubernetes.launch_payload import (
     WORK,
     build_piece_name,
 )
-from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE, LOST_EXIT_CODE, build_pod_command
+from tony.schedulers.kubernetes.pod_command import (
+    FAILED_EXIT_CODE,
+    LOST_EXIT_CODE,
+    REFUSED_EXIT_CODE,
+    build_pod_command,
+)
 from tony.schedulers.kubernetes.pod_settings import PodSettings, find_am_settings, find_task_settings
 from tony.schedulers.kubernetes.pod_template import merge_template
 from tony.schedulers.kubernetes.pod_volumes import VolumeSource, build_volumes
@@ -96,7 +101,7 @@ def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[st
     container["resources"]["requests"]["cpu"] = _AM_CPU
     # The kubelet starts an AM again, in the same pod, that neither succeeded nor failed its job.
     container["restartPolicy"] = "Never"
-    final = [0, FAILED_EXIT_CODE, LOST_EXIT_CODE]
+    final = [0, FAILED_EXIT_CODE, LOST_EXIT_CODE, REFUSED_EXIT_CODE]
     container["restartPolicyRules"] = [{"action": "Restart", "exitCodes": {"operator": "NotIn", "values": final}}]
     pod["tolerations"] = [*_LOST_NODE_TOLERATIONS, *own.tolerations]
     pod["automountServiceAccountToken"] = True

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from tony.schedulers.kubernetes.launch_payload import OBJECTS, WORK
 from tony.schedulers.shipping import SOURCES
 
-#: Exit code of an AM whose job has failed, or that cannot run here: no other one is to be started in its pod.
-FAILED_EXIT_CODE = 42
-#: Exit code of an AM that continues no job whose AM attempts have died too often: none is to be started either.
-LOST_EXIT_CODE = 43
+#: Exit codes of an AM after which no other one is to be started in its pod: its job has failed; AM attempts have died
+#: too often; it cannot run here.
+FAILED_EXIT_CODE, LOST_EXIT_CODE, REFUSED_EXIT_CODE = 42, 43, 44
 #: Joins the pieces of tony's archive, checks their digest, and runs `main()` of a module in it. Must parse under any
 #: Python 3, so that an old one can be replaced, or report itself.
 _BOOT = f"""\
 import gc, hashlib, os, sys
 def fail(reason):
     sys.stderr.write("tony: " + reason + "\\n")
-    sys.exit({FAILED_EXIT_CODE})
+    sys.exit({REFUSED_EXIT_CODE})
 if sys.version_info < (3, 11):
     for name in "python3.14", "python3.13", "python3.12", "python3.11":
         try:

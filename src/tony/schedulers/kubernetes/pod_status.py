@@ -38,7 +38,7 @@ _CANNOT_PULL = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailab
 #: Reasons that may pass: a registry that does not answer, a Secret that was not fetched in time, a busy node.
 _MAY_PASS = _CANNOT_PULL | {"CreateContainerConfigError", "CreateContainerError"}
 #: Those of which the node may be the cause: a device that it cannot give to a container, for example.
-_OF_NODE = frozenset({"CreateContainerError"})
+_NODE_FAILURES = frozenset({"CreateContainerError"})
 #: What the kubelet puts before the error of the last try.
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (?:\w+: )?')
 #: Words of a containerd before 2.1, to which a volume of an image has no source.
@@ -166,7 +166,7 @@ def find_start_failure(pod: Object) -> StartFailure | None:
             if container.get("name") != CONTAINER_NAME:
                 text = f"init container {container.get('name')}: {text}"
             grace_seconds = _find_grace_seconds(reason, whole.replace(image, "") if image else whole)
-            return StartFailure(text, grace_seconds, is_of_node=reason in _OF_NODE and grace_seconds > 0)
+            return StartFailure(text, grace_seconds, may_be_node_failure=reason in _NODE_FAILURES and grace_seconds > 0)
     return None
 
 

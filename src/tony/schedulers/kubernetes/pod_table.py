@@ -18,12 +18,12 @@ class StartFailure:
     Attributes:
         text: why.
         grace_seconds: how long to wait until it goes away; 0 if it never does.
-        is_of_node: another node may start it.
+        may_be_node_failure: its node may be the cause, so another one may start it.
     """
 
     text: str
     grace_seconds: float = 0.0
-    is_of_node: bool = False
+    may_be_node_failure: bool = False
 
     def add_time(self, since: Mapping[float, float], now: float) -> dict[float, float]:
         """Return since when there are failures, by their seconds of grace.
@@ -126,7 +126,7 @@ class TaskPod:
         failure = self.start_failure
         if failure is None or not failure.grace_seconds:
             return failure.text if failure else ""
-        end = "its pod is replaced, or the job fails," if failure.is_of_node else "the job fails"
+        end = "its pod is replaced, or the job fails," if failure.may_be_node_failure else "the job fails"
         return f"{failure.text}; {end} if that lasts for {format_duration(failure.grace_seconds)}"
 
     def clear_start_failure(self) -> None:

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable
 
 from tony.core.events import Event, Unsatisfiable
-from tony.schedulers.kubernetes.pod_table import StartFailure, TaskPod
+from tony.schedulers.kubernetes.pod_table import PodTable, StartFailure, TaskPod
 
-#: Pods of a role that are replaced before the job is thought to be the cause, unless another pod of the role started.
-#: The core excludes a node after two.
-_MAX_REPLACED = 2
+#: Nodes that cannot start pods of a role, and such pods for each of its tasks, after which the job is taken to be the
+#: cause. The core excludes a node after two.
+_MAX_NODES = 3
+_MAX_PODS_PER_TASK = 3
 
 
 class StartFailures:
     """The pods that have a node, and whose executor has not enlisted.
 
     Args:
-        pods: name -> pod, of all that have not ended.
+        table: of all pods that have not ended.
         emit: receives `Unsatisfiable` for the role of a pod that cannot start anywhere.
-        kill: called with the name of a pod that may start on another node, and why; the core requests another one.
+        replace: called with a pod that may start on another node, and why.
     """
 
-    def __init__(
-        self, pods: Mapping[str, TaskPod], emit: Callable[[Event], None], kill: Callable[[str, str], None]
-    ) -> None:
-        self._pods, self._emit, self._kill = pods, emit, kill
-        self._replaced: Counter[str] = Counter()  # by role
+    def __init__(self, table: PodTable, emit: Callable[[Event], None], replace: Callable[[TaskPod, str], None]) -> None:
+        self._table, self._emit, self._replace = table, emit, replace
+        self._failed_nodes: defaultdict[str, list[str]] = defaultdict(list)  # by role, one for each pod
+        self._started_roles: set[str] = set()
 
     def note(self, pod: TaskPod, failure: StartFailure | None) -> None:
         """Note why a pod cannot start; None if it can."""
@@ -38,17 +38,24 @@ class StartFailures:
             loop.call_later(failure.grace_seconds, self._give_up, pod)
         self._give_up(pod)
 
+    def note_started(self, role: str) -> None:
+        """Note that a pod of a role has started, so the job does not keep others from it."""
+        self._started_roles.add(role)
+
     def _give_up(self, pod: TaskPod) -> None:
-        is_known = self._pods.get(pod.name) is pod
+        is_known = self._table.pods.get(pod.name) is pod
         if not is_known or not pod.has_failed_to_start(asyncio.get_running_loop().time()):
             return
         assert pod.start_failure is not None
-        if pod.start_failure.is_of_node and self._may_start_elsewhere(pod.role):
-            self._replaced[pod.role] += 1
-            self._kill(pod.name, pod.start_failure.text)
+        text = pod.start_failure.text
+        self._failed_nodes[pod.role].append(pod.node)
+        if pod.start_failure.may_be_node_failure and not self._is_caused_by_job(pod.role):
+            self._replace(pod, text)
         else:
-            self._emit(Unsatisfiable(role=pod.role, reason=pod.start_failure.text))
+            self._emit(Unsatisfiable(role=pod.role, reason=text))
 
-    def _may_start_elsewhere(self, role: str) -> bool:
-        has_started = any(pod.role == role and pod.has_enlisted for pod in self._pods.values())
-        return has_started or self._replaced[role] < _MAX_REPLACED
+    def _is_caused_by_job(self, role: str) -> bool:
+        started = self._started_roles.union(pod.role for pod in self._table.pods.values() if pod.has_enlisted)
+        nodes, tasks = self._failed_nodes[role], self._table.demand.get(role, 1)
+        is_everywhere = len({*nodes}) >= _MAX_NODES or len(nodes) >= _MAX_PODS_PER_TASK * tasks
+        return is_everywhere and role not in started

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tony import clock
-from tony.errors import ConfigError, Problem, SchedulerError, UncertainSubmissionError
+from tony.errors import Problem, SchedulerError, UncertainSubmissionError
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.kubeconfig import KubeconfigError
@@ -47,7 +47,7 @@ from tony.schedulers.kubernetes.cluster_clients import create_client, find_clust
 from tony.schedulers.kubernetes.gangs import find_gang_problems
 from tony.schedulers.kubernetes.history_location import HistoryReader, create_history
 from tony.schedulers.kubernetes.incomplete_jobs import delete_abandoned_jobs, is_incomplete
-from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, check_cluster, find_pod_refusal
+from tony.schedulers.kubernetes.job_checks import NO_RUNTIME, build_trial_pod, compare_with_cluster, find_pod_refusal
 from tony.schedulers.kubernetes.job_end import build_end_patch, build_list_entry, find_end, find_requested_end
 from tony.schedulers.kubernetes.job_files import find_files
 from tony.schedulers.kubernetes.job_secrets import (
@@ -65,7 +65,7 @@ from tony.schedulers.kubernetes.manifests import (
     TASK_PART,
     build_job,
 )
-from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE, LOST_EXIT_CODE
+from tony.schedulers.kubernetes.pod_command import FAILED_EXIT_CODE, LOST_EXIT_CODE, REFUSED_EXIT_CODE
 from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.port_forward import forward_port
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_settings
@@ -113,7 +113,7 @@ class KubernetesSubmitter(Submitter):
             return [Problem(key="scheduler.kubernetes.image", message=f"{text}. Set it, such as python:3.12-slim.")]
         try:
             with contextlib.closing(create_client(settings)) as client:
-                found = check_cluster(client, spec, settings)
+                found = compare_with_cluster(client, spec, settings)
                 self._notices = found.notices
                 return found.problems
         except KubeconfigError as error:
@@ -167,11 +167,8 @@ class KubernetesSubmitter(Submitter):
 
     def _submit(self, job: PreparedJob, settings: KubernetesSettings, stop: Cancellation) -> None:
         name = job.record.job_id
-        if job.record.framework_path:
-            text = "on Kubernetes only the frameworks of tony itself can be used"
-            raise ConfigError([Problem(key="framework", value=job.record.spec.framework, message=text)])
         cache = Cache(job.home.cache)
-        stored = store_modules(cache)
+        stored = store_modules(cache, job.record)
         files = find_files(job.record, cache, stored, settings)
         runtime = (stored.digest, files.pieces[stored.digest])
         client = create_client(settings, give_up_seconds=_SUBMISSION_GIVE_UP_SECONDS)
@@ -188,7 +185,7 @@ class KubernetesSubmitter(Submitter):
                 with files.provide(client, job, settings, created, access, stop) as images:
                     content = json.loads(job.folder.credentials.read_text())
                     payload = AmPayload(
-                        record=job.record,
+                        record=replace(job.record, framework_path=None),  # its plug-in is in the archive
                         credentials=from_plain(JobCredentials, content, ignore_unknown=True),
                         runtime=runtime[0],
                         objects=files.pieces,
@@ -242,9 +239,12 @@ class KubernetesSubmitter(Submitter):
         if end and end.state is not JobState.FAILED:
             return ApplicationStatus(alive=False, result=end.state, note=end.text, ended=end.at)
         # If the AM could not end the Job, the next one is started in vain.
-        for code in (FAILED_EXIT_CODE, LOST_EXIT_CODE):
+        at = end.at if end else None
+        if note := pod_status.find_failed_exit(pods, FAILED_EXIT_CODE):
+            return ApplicationStatus(alive=False, result=JobState.FAILED, note=note, ended=at)
+        for code in (REFUSED_EXIT_CODE, LOST_EXIT_CODE):
             if note := pod_status.find_failed_exit(pods, code):
-                is_refused, at = code == FAILED_EXIT_CODE, end.at if end else None
+                is_refused = code == REFUSED_EXIT_CODE
                 return ApplicationStatus(alive=False, note=note, given_up=True, is_unstartable=is_refused, ended=at)
         if end:
             note = pod_status.explain_am_end(pods[-1]) if pods else ""
