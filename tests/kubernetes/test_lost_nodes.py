@@ -1,6 +1,6 @@
 """Nodes of a real Kubernetes lose their power or their network, and its API server is away, while jobs run.
 
-Their waits are those of Kubernetes: 13 s until pods leave a lost node, 43 s for that of an AM.
+Their waits are those of Kubernetes: 13 s until pods leave a lost node, some 20 s for that of an AM.
 """
 
 from __future__ import annotations

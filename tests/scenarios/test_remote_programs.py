@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 UP = "import os, time; open(os.environ['OUT'] + '/up', 'w'); time.sleep(3600)"
 
 
-@only_on("yarn", why="tests/e2e/test_remote_programs.py does the same and more on local")
+@only_on("yarn", "kubernetes", why="tests/e2e/test_remote_programs.py does the same and more on local")
 def test_a_program_next_to_the_tasks_own(lab: Lab) -> None:
     """It has the task's environment and folder, carries data both ways, and ends with the job."""
     job = lab.detach(lab.roles(UP, "[roles.worker]\ninstances = 1\n", OWN="value"))

@@ -17,8 +17,16 @@ from tony.kube.errors import CredentialsError
 MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def load_service_account(environ: Mapping[str, str], mount: Path = MOUNT) -> ClusterAccess:
+def is_in_pod(environ: Mapping[str, str], mount: Path = MOUNT) -> bool:
+    """Return True if this process runs in a pod that has a service account."""
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (mount / "token").exists()
+
+
+def load_service_account(environ: Mapping[str, str], mount: Path = MOUNT, namespace: str = "") -> ClusterAccess:
     """Return the access of this pod.
+
+    Args:
+        namespace: instead of that of the pod.
 
     Raises:
         CredentialsError: the process runs in no pod, or its pod has no service account.
@@ -28,7 +36,7 @@ def load_service_account(environ: Mapping[str, str], mount: Path = MOUNT) -> Clu
         raise CredentialsError("KUBERNETES_SERVICE_HOST is not set: this process runs in no pod")
     try:
         authority = (mount / "ca.crt").read_text("ascii")
-        namespace = (mount / "namespace").read_text("ascii").strip()
+        namespace = namespace or (mount / "namespace").read_text("ascii").strip()
     except (OSError, UnicodeError) as error:
         raise CredentialsError(f"the pod has no service account: {error}") from None
     return ClusterAccess(

