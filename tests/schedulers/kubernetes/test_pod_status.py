@@ -173,6 +173,15 @@ def test_a_container_that_cannot_start_is_found(reason: str, expected: StartFail
     assert find_start_failure(waiting(reason, "no image x")) == expected
 
 
+def test_a_failure_has_the_same_words_in_each_try() -> None:
+    texts = {
+        failure.text
+        for digit in "ab"
+        if (failure := find_start_failure(waiting("CreateContainerError", f'container "{digit * 64}" spec: no device')))
+    }
+    assert texts == {"CreateContainerError: container spec: no device"}
+
+
 def test_an_image_has_the_same_words_while_the_kubelet_pauses_between_tries() -> None:
     expected = StartFailure(f"{PULL}: not found", 60)
     assert find_start_failure(waiting("ErrImagePull", "not found")) == expected

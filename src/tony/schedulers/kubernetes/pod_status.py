@@ -43,6 +43,8 @@ _NODE_FAILURES = frozenset({"CreateContainerError"})
 _BACK_OFF = re.compile(r'Back-off pulling image "[^"]*": (?:\w+: )?')
 #: Words of a containerd before 2.1, to which a volume of an image has no source.
 _NO_IMAGE_VOLUMES = 'failed to mkdir ""'
+#: Name of a container in words of containerd. Each try has another one, and so another sentence.
+_CONTAINER_ID = re.compile(r' "[0-9a-f]{64}"')
 _NO_PYTHON = re.compile(r'exec: "python3": .*not found')
 #: What follows the scheduler's words about nodes: what it would gain by preemption.
 _PREEMPTION = re.compile(r"\.? (?:no new claims to deallocate, )?preemption: .*|\. not found\.?$")
@@ -156,7 +158,7 @@ def find_start_failure(pod: Object) -> StartFailure | None:
         state = container.get("state", {})
         found = state.get("waiting") or state.get("terminated") or {}
         reason, whole = found.get("reason", ""), str(found.get("message") or "")
-        message = _clean_text(whole)
+        message = _clean_text(_CONTAINER_ID.sub("", whole))
         if "waiting" not in state and not _NO_PYTHON.search(whole):  # its node may be the cause of other ends
             continue
         if reason in _CANNOT_START | _MAY_PASS:
