@@ -17,8 +17,10 @@ import pytest
 
 from tests.change_detection import KUBERNETES
 from tests.e2e.lab import until
+from tests.framework_envs import DEBIAN_PYTHON, has_torch
 from tests.hadoop import kerberos
 from tests.kubernetes.lab import KubernetesLab
+from tests.kubernetes.test_first_job import MACHINE
 from tests.mini_clusters import why_not
 from tests.scenarios.test_examples import run_twice
 from tests.support.secure_hdfs import SecureHdfs, run_secure_hdfs
@@ -200,19 +202,45 @@ def _prove_hidden(lab: KubernetesLab, tokens: list[Token]) -> None:
         assert not any(form in text for form in forms for text in texts)
 
 
-@pytest.mark.long  # that it continues from a claim: tests/scenarios/test_examples.py; PyTorch: test_first_job.py
+#: Example, how its processes say from where they continue, and its checkpoints.
+EXAMPLES = {
+    "jax": ("process {}: continues from step 25", ["step-00000025", "step-00000050"], ["--param", "steps=50"]),
+    "digits": (
+        "{}:0: continues from step 20",
+        ["step-00000020", "step-00000040", "step-00000060"],
+        ["--param", "steps=60", "--set", "roles.worker.instances=1"],
+    ),
+    "pytorch-ddp": (
+        "rank {}: continues after epoch 1",
+        ["step-00000001", "step-00000002", "step-00000003"],
+        ["--param", "epochs=3", "--set", f"python={DEBIAN_PYTHON}"],
+    ),
+}
+
+
+@pytest.mark.long  # that they continue from a claim: tests/scenarios/test_examples.py; PyTorch: test_first_job.py
 @pytest.mark.timeout(600)
-def test_an_example_continues_from_a_checkpoint_in_hdfs(lab: KubernetesLab, hdfs: SecureHdfs) -> None:
-    """Two processes of JAX train together, with the job's token and nothing but the standard library."""
-    place = f"webhdfs://{hdfs.web}/user/ann/jax"
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_continues_from_a_checkpoint_in_hdfs(lab: KubernetesLab, hdfs: SecureHdfs, name: str) -> None:
+    """Two processes train together, with the job's token and nothing but the standard library."""
+    if name == "pytorch-ddp" and not has_torch():
+        pytest.skip(f"{DEBIAN_PYTHON} has no torch and scikit-learn (Debian's python3-torch, python3-sklearn)")
+    sentence, checkpoints, options = EXAMPLES[name]
+    place = f"webhdfs://{hdfs.web}/user/ann/{name}"
     packages = Path(sysconfig.get_path("purelib"))
     lab.write_site(lab.out.parent, packages)
-    options = ["--set", f"env.PYTHONPATH={packages}"]
+    if name == "pytorch-ddp":
+        with Path(lab.env["XDG_CONFIG_HOME"], "tony", "tony.toml").open("w") as site:
+            site.write(MACHINE)
+    else:
+        options = [*options, "--set", f"env.PYTHONPATH={packages}"]
     options += ["--set", f'scheduler.kubernetes.file_systems=["{hdfs.uri}"]']
     options += ["--set", f"scheduler.kubernetes.image={PYTHON_IMAGE}"]
-    printed = run_twice(lab, "jax", place, "--param", "steps=50", *options)
-    assert "process 0: continues from step 25" in printed
-    assert "process 1: continues from step 25" in printed
+    if name == "digits":
+        options += ["--param", f"out={lab.out}"]
+    printed = run_twice(lab, name, place, *options)
+    for process in ("chief", "worker") if name == "digits" else (0, 1):
+        assert sentence.format(process) in printed
     log = hdfs.find_log("nn").read_text()
-    renamed = re.findall(r"ugi=ann.*auth:TOKEN.*cmd=rename.*dst=/user/ann/jax/(step-\d+)", log)
-    assert renamed == ["step-00000025", "step-00000050"]
+    renamed = re.findall(rf"ugi=ann.*auth:TOKEN.*cmd=rename.*dst=/user/ann/{name}/(step-\d+)", log)
+    assert renamed == checkpoints
