@@ -8,11 +8,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tony.model.job_spec import JobSpec
 from tony.model.state_directory import Home
 from tony.schedulers.shipping.code_archives import store_modules, store_pages, store_runtime
 from tony.storage.cache.object_cache import Cache
-from tony.testing.sample_jobs import build_prepared_job
 
 
 def give_archives(home: Home) -> None:
@@ -26,7 +24,6 @@ def _build() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = Cache(folder / "cache")
     made.prepare()
-    store_modules(made, build_prepared_job(folder, JobSpec()).record)
-    store_runtime(made)
-    store_pages(made)
+    for store in (store_modules, store_runtime, store_pages):
+        store(made)
     return folder / "cache"

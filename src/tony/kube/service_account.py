@@ -5,6 +5,7 @@ Source: `InClusterConfig` in k8s.io/client-go/rest/config.go.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,13 +18,15 @@ from tony.kube.errors import CredentialsError
 MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def is_in_pod(environ: Mapping[str, str], mount: Path = MOUNT) -> bool:
+def is_in_pod(environ: Mapping[str, str], mount: Path) -> bool:
     """Return True if this process runs in a pod that has a service account."""
     return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (mount / "token").exists()
 
 
 def load_service_account(environ: Mapping[str, str], mount: Path = MOUNT, namespace: str = "") -> ClusterAccess:
     """Return the access of this pod.
+
+    Its `context` is a digest of the cluster's certificate authority, so that clusters can be told apart.
 
     Args:
         namespace: instead of that of the pod.
@@ -45,4 +48,5 @@ def load_service_account(environ: Mapping[str, str], mount: Path = MOUNT, namesp
         authority=authority,
         credentials=BearerTokenFile(mount / "token"),
         origin=f"the service account in {mount}",
+        context=f"authority-{hashlib.sha256(authority.encode()).hexdigest()[:12]}",
     )

@@ -110,9 +110,10 @@ def test_only_what_was_never_copied_is_missing(tmp_path: Path) -> None:
     os.replace(tmp_path / NAME.file, NAME.build_rotated_path(tmp_path))  # killed in the middle of a rotation
     mirror = Mirror(tmp_path)
     assert find_missing_bytes(tmp_path, NAME) == 14
-    mirror.write(NAME, 40, 40, b"12")
-    assert find_missing_bytes(tmp_path, NAME) == 16
+    mirror.write(NAME, 38, 38, b"12")
+    assert (find_missing_bytes(tmp_path, NAME), mirror.end(NAME)) == (14, 40)
     mirror.close()
+    assert (find_missing_bytes(tmp_path, NAME), Mirror(tmp_path).end(NAME)) == (14, 40)
 
 
 def test_a_rotated_copy_reads_like_the_source(tmp_path: Path) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.schedulers.kubernetes.fake_cluster import write_kubeconfig
+from tony.kube import service_account
 from tony.kube.kubeconfig import KubeconfigError
-from tony.kube.service_account import is_in_pod, load_service_account
-from tony.schedulers.kubernetes import cluster_clients
 from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings
 from tony.schedulers.kubernetes.settings import KubernetesSettings
 
@@ -38,17 +36,21 @@ def test_a_pod_without_a_kubeconfig_file_uses_its_service_account(
 ) -> None:
     for name, text in (("token", "t"), ("ca.crt", ""), ("namespace", "ml")):
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(cluster_clients, "is_in_pod", partial(is_in_pod, mount=tmp_path))
-    monkeypatch.setattr(cluster_clients, "load_service_account", partial(load_service_account, mount=tmp_path))
+    monkeypatch.setattr(service_account, "MOUNT", tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     client = create_client(KubernetesSettings())
     assert (client.access.server, client.namespace) == ("https://10.0.0.1:443", "ml")
     pinned = find_cluster_settings(KubernetesSettings(namespace="other"))
-    assert pinned == {"context": "", "namespace": "other"}
-    assert create_client(KubernetesSettings(namespace="other")).namespace == "other"
-    (tmp_path / "token").unlink()
+    assert (pinned["kubeconfig"], pinned["namespace"]) == (str(tmp_path), "other")
+    later = KubernetesSettings(kubeconfig=tmp_path, context=pinned["context"], namespace="other")
+    write_kubeconfig(tmp_path, "https://10.0.0.9:6443")  # of another cluster: the job is not there
+    assert create_client(later).access.server == "https://10.0.0.1:443"
+    (tmp_path / "ca.crt").write_text("another")
+    assert find_problem(later)[:2] == ("scheduler.kubernetes.context", pinned["context"])
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
+    assert "this process runs in no pod" in find_problem(later)[2]
     assert "there is no such kubeconfig file" in find_problem(KubernetesSettings())[2]
 
 

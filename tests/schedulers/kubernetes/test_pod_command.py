@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from tony.model.job_spec import JobSpec
 from tony.schedulers.kubernetes import pod_command
 from tony.schedulers.kubernetes.pod_command import REFUSED_EXIT_CODE
 from tony.schedulers.shipping import code_archives
 from tony.storage.cache.object_cache import Cache
-from tony.testing.sample_jobs import build_prepared_job
 
-PROGRAM = "import sys\ndef main():\n    print(__file__, sys.argv[1:])\n    return 3\n"
+PROGRAM = """
+import sys
+def main():
+    if sys.path[-1].endswith("/framework"):
+        import leader
+        print(leader.__file__)
+    print(__file__, sys.argv[1:])
+    return 3
+"""
 MODULE = ("tony.am.run", "first", "second")
 
 
@@ -28,16 +37,18 @@ class Pod:
             path.mkdir()
         cache = Cache(folder / "cache")
         cache.prepare()
-        stored = code_archives.store_modules(cache, build_prepared_job(folder, JobSpec()).record)
+        stored = code_archives.store_modules(cache)
         content = cache.find_object(stored.digest).read_bytes()
         self.digest = stored.digest
         for number, part in enumerate((content[:100], content[100:])):
             (self.objects / f"{stored.digest}.{number}").write_bytes(part)
 
-    def run(self, monkeypatch: pytest.MonkeyPatch) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, monkeypatch: pytest.MonkeyPatch, plug_in: tuple[str, int] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(pod_command, "OBJECTS", self.objects)
         monkeypatch.setattr(pod_command, "WORK", self.work)
-        _, *words = pod_command.build_pod_command((self.digest, 2), MODULE)
+        _, *words = pod_command.build_pod_command((self.digest, 2), MODULE, plug_in)
         return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
 
 
@@ -56,6 +67,23 @@ def test_compiled_modules_are_run_by_the_python_that_submitted(pod: Pod, monkeyp
     done = pod.run(monkeypatch)
     path = pod.work / "tony.zip" / sys.implementation.cache_tag / "tony/am/run.pyc"
     assert (done.returncode, done.stdout) == (3, f"{path} ['first', 'second']\n"), done.stderr
+
+
+def test_a_framework_of_a_user_is_on_the_path(pod: Pod, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In a folder, with its data, and behind the standard library."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("leader/__init__.py", "import json, pathlib; name = json.loads")
+        archive.writestr("leader/deep/names.json", "[]")
+        archive.writestr("json.py", "raise AssertionError")
+    digest = hashlib.sha256(content.getvalue()).hexdigest()
+    (pod.objects / f"{digest}.0").write_bytes(content.getvalue())
+    done = pod.run(monkeypatch, (digest, 1))
+    assert done.returncode == 3, done.stderr
+    assert (pod.work / "framework/leader/deep/names.json").exists()
+    assert done.stdout.splitlines()[0].endswith("leader/__init__.py")
+    (pod.objects / f"{digest}.0").write_bytes(b"PK")
+    assert f"delete the ConfigMaps tony-{digest[:40]}-*" in pod.run(monkeypatch, (digest, 1)).stderr
 
 
 def test_sources_are_run_by_another_python(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:

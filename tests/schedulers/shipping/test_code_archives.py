@@ -17,7 +17,7 @@ import pytest
 from tests.schedulers.yarn.samples import record
 from tony.errors import ConfigError, Problem
 from tony.schedulers.shipping import code_archives
-from tony.schedulers.shipping.code_archives import store_modules, store_pages, store_plug_in, store_runtime
+from tony.schedulers.shipping.code_archives import store_pages, store_plug_in, store_runtime
 from tony.schedulers.yarn.launch_payload import EXECUTOR, MASTER
 from tony.storage.cache.object_cache import Cache
 
@@ -315,22 +315,6 @@ def test_ours(cache: Cache) -> None:
     """Built-in adapters are in the archive of our own programs."""
     assert store_plug_in(cache, record()) is None
     assert list(cache.index.iterdir()) == []
-
-
-def test_a_package_is_importable_from_the_zip_of_modules(cache: Cache, library: Path) -> None:
-    """Beside tony's own, compiled and as sources, each with its data."""
-    job = record(framework_module="leader.adapter:Leader", framework_path=str(library))
-    path = cache.find_object(store_modules(cache, job).digest)
-    code = f"""
-import sys
-sys.path.insert(0, "{path}/" + sys.argv[1])
-import importlib.resources, leader.adapter, tony
-assert all(each.__file__.startswith(sys.path[0]) for each in (leader, leader.adapter, tony))
-assert importlib.resources.files("leader").joinpath("names.json").read_text() == "{{}}"
-"""
-    for folder in (sys.implementation.cache_tag, "sources"):
-        subprocess.run([sys.executable, "-I", "-c", code, str(folder)], check=True)
-    assert store_modules(cache, record()).digest != store_modules(cache, job).digest
 
 
 def test_package(cache: Cache, library: Path, tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ class Mirror:
         if not data:
             return
         offset = max(offset, copy.end)
-        if offset > copy.end or (offset == start and copy.start < start):
+        is_interrupted = copy.start > 0 and not copy.size  # a writer was killed in the middle of a rotation
+        if offset > copy.end or (offset == start and copy.start < start) or is_interrupted:
             copy = self._rotate(name, offset)
         path = self._folder / name.file
         self._note_times(path, copy.size, [(place - offset + first, moment) for place, moment in times])

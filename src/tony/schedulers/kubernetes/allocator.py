@@ -234,10 +234,9 @@ class KubernetesAllocator(EnlistingAllocator):
         self._leave_gang(pod, content)
 
     def _leave_node(self, pod: TaskPod, cause: str) -> None:
-        """Replace a pod that its node cannot start. The core learns it at once: the node may never delete it."""
-        self._replace(pod, cause, {"metadata": {"name": pod.name}, "status": {}}, is_blameless=False)
-        self._start(self._requests.delete(pod.name))
-        self._review_soon()
+        """Delete a pod that its node cannot start; at its end, the core requests another one."""
+        pod.is_held = True
+        self.kill(pod.name, cause)
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
@@ -306,6 +305,7 @@ class KubernetesAllocator(EnlistingAllocator):
             pod.name,
             self._settings,
             runtime=(self._payload.runtime, self._payload.objects[self._payload.runtime]),
+            plug_in=(plug_in, self._payload.objects[plug_in]) if (plug_in := self._payload.plug_in) else None,
             pieces=self._payload.objects,
             images=self._payload.images,
             am_address=self._am_address,
@@ -365,7 +365,9 @@ class KubernetesAllocator(EnlistingAllocator):
     def _give_up_lost(self, pod: TaskPod) -> None:
         if self._table.pods.get(pod.name) is pod:
             self._lost[pod.name] = pod
-            self._replace(pod, f"its node {pod.node} does not respond", None)
+            cause = f"its node {pod.node} does not respond"
+            cause = f"{pod.kill_reason}; {cause}" if pod.is_held else cause
+            self._replace(pod, cause, None, is_blameless=not pod.is_held)
             self._review_soon()
 
     def _delete_unknown(self, change: ObjectChange) -> None:

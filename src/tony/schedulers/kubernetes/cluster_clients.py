@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tony.errors import Problem, SchedulerError
+from tony.kube import service_account
 from tony.kube.api_client import ApiClient
 from tony.kube.cluster_access import ClusterAccess
+from tony.kube.errors import CredentialsError
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files, load_cluster_access
 from tony.kube.service_account import is_in_pod, load_service_account
 from tony.model.strict_json import loads
@@ -40,6 +42,8 @@ def find_cluster_settings(settings: KubernetesSettings) -> Mapping[str, str]:
     files = _find_files(settings)
     access = _load_access(settings, files)
     names = {"context": access.context, "namespace": access.namespace}
+    if _uses_service_account(settings, files):
+        return {**names, "kubeconfig": str(service_account.MOUNT)}
     for file in files:  # several are one together, of which one may have all that is needed
         with contextlib.suppress(KubeconfigError):
             if load_cluster_access([file], access.context).server == access.server:
@@ -79,13 +83,31 @@ def _find_files(settings: KubernetesSettings) -> Sequence[Path]:
 
 
 def _load_access(settings: KubernetesSettings, files: Sequence[Path]) -> ClusterAccess:
-    is_named = settings.kubeconfig or settings.context or any(file.exists() for file in files)
-    if not is_named and is_in_pod(os.environ):
-        return load_service_account(os.environ, namespace=settings.namespace)
+    if _uses_service_account(settings, files):
+        return _load_service_account(settings)
     try:
         return load_cluster_access(files, settings.context, settings.namespace)
     except KubeconfigError as error:
         raise KubeconfigError([_name_setting(each, settings) for each in error.problems]) from None
+
+
+def _uses_service_account(settings: KubernetesSettings, files: Sequence[Path]) -> bool:
+    """Return True for a job that was submitted so, and in a pod that has no kubeconfig file."""
+    if settings.kubeconfig:
+        return settings.kubeconfig == service_account.MOUNT
+    return not any(file.exists() for file in files) and is_in_pod(os.environ, service_account.MOUNT)
+
+
+def _load_service_account(settings: KubernetesSettings) -> ClusterAccess:
+    try:
+        access = load_service_account(os.environ, service_account.MOUNT, settings.namespace)
+    except CredentialsError as error:
+        key, value = "scheduler.kubernetes.kubeconfig", str(service_account.MOUNT)
+        raise KubeconfigError([Problem(key=key, value=value, message=str(error))]) from None
+    if settings.context not in ("", access.context):
+        text = f"there is no kubeconfig file with this context; {access.origin} is of the cluster {access.context}"
+        raise KubeconfigError([Problem(key="scheduler.kubernetes.context", value=settings.context, message=text)])
+    return access
 
 
 def _name_setting(problem: Problem, settings: KubernetesSettings) -> Problem:

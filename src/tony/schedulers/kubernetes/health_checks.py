@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tony.kube.errors import KubeError
 from tony.kube.kubeconfig import KubeconfigError, find_kubeconfig_files
+from tony.kube.service_account import MOUNT, is_in_pod
 from tony.model.health_check import Health, HealthCheck
 from tony.schedulers.kubernetes.access_rules import find_account_problem, find_rights_problem
 from tony.schedulers.kubernetes.cluster_clients import create_client
@@ -15,8 +16,9 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 
 def check_cluster() -> Iterator[HealthCheck]:
-    """Yield a check of the current context; none without a kubeconfig file."""
-    if not os.environ.get("KUBECONFIG") and not any(file.exists() for file in find_kubeconfig_files(os.environ)):
+    """Yield a check of the current context, or of this pod's service account; none without either."""
+    is_named = os.environ.get("KUBECONFIG") or any(file.exists() for file in find_kubeconfig_files(os.environ))
+    if not is_named and not is_in_pod(os.environ, MOUNT):
         return
     settings, where, trouble = KubernetesSettings(), "the kubeconfig file", ""
     try:

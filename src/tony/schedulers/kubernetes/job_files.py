@@ -23,6 +23,7 @@ from tony.schedulers.kubernetes.shared_objects import (
     find_large_objects,
 )
 from tony.schedulers.kubernetes.staging_location import StagingLocation
+from tony.schedulers.shipping.code_archives import store_modules, store_plug_in
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.units import format_bytes
 
@@ -36,12 +37,14 @@ class JobFiles:
 
     Attributes:
         runtime: the archive of tony itself.
-        paths: digest -> a local file with the object, that archive included.
+        plug_in: that of a user's framework; None if the framework is one of tony's.
+        paths: digest -> a local file with the object, these archives included.
         large: digests of the objects that go to the location.
         location: None if none does.
     """
 
     runtime: Stored
+    plug_in: Stored | None
     paths: Mapping[str, Path]
     large: Collection[str]
     location: StagingLocation | None
@@ -100,23 +103,26 @@ class JobFiles:
             yield images
 
 
-def find_files(record: JobRecord, cache: Cache, runtime: Stored, settings: KubernetesSettings) -> JobFiles:
+def find_files(record: JobRecord, cache: Cache, settings: KubernetesSettings) -> JobFiles:
     """Return where the files of a job go.
 
     Raises:
-        ConfigError: they are too large for the API, and no location is set.
+        ConfigError: they are too large for the API, and no location is set; or a framework cannot be shipped.
     """
+    runtime, plug_in = store_modules(cache), store_plug_in(cache, record)
+    archives = {"tony": runtime, "its framework": plug_in} if plug_in else {"tony": runtime}
+    archives_size = sum(each.size for each in archives.values())
     roles = record.staged.roles.values()
     items = {item.digest: item for role in roles for item in role.items if not item.in_place}
-    paths = {digest: cache.find_object(digest) for digest in (runtime.digest, *items)}
+    paths = {digest: cache.find_object(digest) for digest in (*(each.digest for each in archives.values()), *items)}
     sizes = {digest: item.size for digest, item in items.items()}
-    large = find_large_objects(sizes, runtime.size)
+    large = find_large_objects(sizes, archives_size)
     location = settings.staging_location if large else None
     if large and not location:
         parts = [f"{items[digest].name} {format_bytes(size)}" for digest, size in sizes.items()]
-        total = format_bytes(sum(sizes.values()) + runtime.size)
-        text = f"the job's files have {total} ({', '.join([*parts, f'tony {format_bytes(runtime.size)}'])}); "
+        parts += [f"{name} {format_bytes(each.size)}" for name, each in archives.items()]
+        text = f"the job's files have {format_bytes(sum(sizes.values()) + archives_size)} ({', '.join(parts)}); "
         text += f"the API of the cluster takes {format_bytes(MAX_STAGED_BYTES)}. Set scheduler.kubernetes.staging to a "
         text += 'location for them, such as "pvc:CLAIM", leave files out (.tonyignore), or use an image with them.'
         raise ConfigError([Problem(key="source", message=text)])
-    return JobFiles(runtime=runtime, paths=paths, large=large, location=location)
+    return JobFiles(runtime=runtime, plug_in=plug_in, paths=paths, large=large, location=location)

@@ -58,6 +58,7 @@ class AmPayload:
         objects: digest -> the number of pieces in which the object is stored; 0: it is in the location of `staging`.
         owner: uid of the Job object.
         images: digest -> the image with an object, by its digest, of those that are in a registry.
+        plug_in: digest of the archive of a user's framework; empty if the framework is one of tony's.
     """
 
     record: JobRecord
@@ -66,6 +67,7 @@ class AmPayload:
     objects: Mapping[str, int]
     owner: str
     images: Mapping[str, str] = field(default_factory=dict)
+    plug_in: str = ""
 
 
 def build_piece_name(digest: str, number: int) -> str:

@@ -85,19 +85,26 @@ _LOST_NODE_TOLERATIONS = [
 RELEASE: Mapping[str, Any] = {"metadata": {"labels": {SUBMISSION_LABEL: None}}, "spec": {"suspend": False}}
 
 
-def build_job(record: JobRecord, settings: KubernetesSettings, runtime: tuple[str, int]) -> Object:
+def build_job(
+    record: JobRecord,
+    settings: KubernetesSettings,
+    runtime: tuple[str, int],
+    plug_in: tuple[str, int] | None = None,
+) -> Object:
     """Return the Job of the AM, suspended and marked as incomplete; see `RELEASE`.
 
     Args:
         runtime: digest and number of pieces of tony's archive.
+        plug_in: the same of the archive of a user's framework.
     """
     own = find_am_settings(settings)
-    objects = {runtime[0], *(item.digest for role in record.staged.roles.values() for item in role.items)}
-    pod = _build_pod_spec(settings, own, Resources(memory=settings.am_memory), {runtime[0]: runtime[1]})
+    archives = dict([runtime, plug_in] if plug_in else [runtime])
+    objects = {*archives, *(item.digest for role in record.staged.roles.values() for item in role.items)}
+    pod = _build_pod_spec(settings, own, Resources(memory=settings.am_memory), archives)
     _set_stop_grace(pod, max(map(record.spec.stop_grace_of, record.spec.effective_roles)))
     container = pod["containers"][0]
     container["image"] = settings.image
-    container["command"] = build_pod_command(runtime, AM_MODULE)
+    container["command"] = build_pod_command(runtime, AM_MODULE, plug_in)
     container["resources"]["requests"]["cpu"] = _AM_CPU
     # The kubelet starts an AM again, in the same pod, that neither succeeded nor failed its job.
     container["restartPolicy"] = "Never"
@@ -152,6 +159,7 @@ def build_task_pod(
     excluded: Sequence[str] = (),
     gang: Mapping[str, Any] = MappingProxyType({}),
     images: Mapping[str, str] = MappingProxyType({}),
+    plug_in: tuple[str, int] | None = None,
 ) -> Object:
     """Return the pod of a task of a role.
 
@@ -162,11 +170,13 @@ def build_task_pod(
         excluded: nodes that it runs on only if no other node has room.
         gang: fields of its gang; see `gangs`.
         images: digest -> image of each staged object that is in a registry.
+        plug_in: digest and number of pieces of the archive of a user's framework.
     """
     own, pods = record.spec.effective_roles[role], find_task_settings(record.spec, role, settings)
     staged = record.staged.roles.get(role, StagedRole())
     stored = [item.digest for item in staged.items if not item.in_place]
-    objects = {runtime[0]: runtime[1], **{digest: pieces[digest] for digest in stored}}
+    archives = dict([runtime, plug_in] if plug_in else [runtime])
+    objects = archives | {digest: pieces[digest] for digest in stored}
     resources = replace(own.resources, memory=memory + _EXECUTOR_MEMORY)
     location = settings.staging_location if 0 in objects.values() else None
     pod = _build_pod_spec(settings, _add_claim(pods, location.claim if location else ""), resources, objects)
@@ -178,7 +188,7 @@ def build_task_pod(
         if digest in images:
             mount_image(pod, digest, images[digest])
     container["image"] = own.image or settings.image
-    container["command"] = build_pod_command(runtime, EXECUTOR_MODULE)
+    container["command"] = build_pod_command(runtime, EXECUTOR_MODULE, plug_in)
     container["env"].append({"name": AM_ADDRESS, "value": am_address})
     if not settings.pod_logs:
         container["env"].append({"name": NO_POD_LOGS, "value": "true"})

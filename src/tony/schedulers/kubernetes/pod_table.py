@@ -93,6 +93,7 @@ class TaskPod:
         start_failure: why its container cannot start now; None if it can.
         failing_since: see `StartFailure.add_time`; by the event loop's clock.
         kill_reason: why it is being killed; empty if it is not.
+        is_held: the core counts it until it has ended, although it is being killed.
         release_at: when a released one is killed, by the same clock.
         lost_at: when one that is being deleted is given up, by the same clock.
     """
@@ -111,6 +112,7 @@ class TaskPod:
     start_failure: StartFailure | None = None
     failing_since: dict[float, float] = field(default_factory=dict)
     kill_reason: str = ""
+    is_held: bool = False
     release_at: float = math.inf
     lost_at: float = math.inf
 
@@ -195,4 +197,5 @@ class PodTable:
         return next((reason for reason in reasons if reason and _OTHER_PODS not in reason), "")
 
     def _list(self, role: str) -> list[TaskPod]:
-        return [pod for pod in self.pods.values() if pod.role == role and pod.stage is not PodStage.ENDING]
+        own = [pod for pod in self.pods.values() if pod.role == role]
+        return [pod for pod in own if pod.stage is not PodStage.ENDING or pod.is_held]

@@ -10,7 +10,7 @@ from tony.core.events import Event, Unsatisfiable
 from tony.schedulers.kubernetes.pod_table import PodTable, StartFailure, TaskPod
 
 #: Nodes that cannot start pods of a role, and such pods for each of its tasks, after which the job is taken to be the
-#: cause. The core excludes a node after two.
+#: cause, if no other pod of the role may yet start. The core excludes a node after two.
 _MAX_NODES = 3
 _MAX_PODS_PER_TASK = 3
 
@@ -55,7 +55,7 @@ class StartFailures:
             self._emit(Unsatisfiable(role=pod.role, reason=text))
 
     def _is_caused_by_job(self, role: str) -> bool:
-        started = self._started_roles.union(pod.role for pod in self._table.pods.values() if pod.has_enlisted)
+        others = [pod for pod in self._table.pods.values() if pod.role == role and pod.node and not pod.start_failure]
         nodes, tasks = self._failed_nodes[role], self._table.demand.get(role, 1)
         is_everywhere = len({*nodes}) >= _MAX_NODES or len(nodes) >= _MAX_PODS_PER_TASK * tasks
-        return is_everywhere and role not in started
+        return is_everywhere and role not in self._started_roles and not others

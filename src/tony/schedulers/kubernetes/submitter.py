@@ -70,7 +70,6 @@ from tony.schedulers.kubernetes.pod_settings import find_pod_problems
 from tony.schedulers.kubernetes.port_forward import forward_port
 from tony.schedulers.kubernetes.settings import KubernetesSettings, read_settings
 from tony.schedulers.settings_schema import load_recorded_values
-from tony.schedulers.shipping.code_archives import store_modules
 from tony.storage.cache.object_cache import Cache
 
 if TYPE_CHECKING:
@@ -168,16 +167,16 @@ class KubernetesSubmitter(Submitter):
     def _submit(self, job: PreparedJob, settings: KubernetesSettings, stop: Cancellation) -> None:
         name = job.record.job_id
         cache = Cache(job.home.cache)
-        stored = store_modules(cache, job.record)
-        files = find_files(job.record, cache, stored, settings)
-        runtime = (stored.digest, files.pieces[stored.digest])
+        files = find_files(job.record, cache, settings)
+        runtime = (files.runtime.digest, files.pieces[files.runtime.digest])
+        plug_in = (files.plug_in.digest, files.pieces[files.plug_in.digest]) if files.plug_in else None
         client = create_client(settings, give_up_seconds=_SUBMISSION_GIVE_UP_SECONDS)
         with contextlib.closing(client), contextlib.ExitStack() as undo:
             access = _fetch_hadoop_access(job, settings, client)
             if access:
                 undo.callback(access.cancel_fetched_tokens)
                 self._has_unrenewed_tokens = access.is_fetched and not settings.token_renewer
-            created = client.create_unique(JOBS, build_job(job.record, settings, runtime))
+            created = client.create_unique(JOBS, build_job(job.record, settings, runtime, plug_in))
             owner, is_released = str(created["metadata"]["uid"]), False
             undo.callback(_delete_job, client, name, owner)
             create_history(access, settings.history_address, name, undo)
@@ -185,12 +184,13 @@ class KubernetesSubmitter(Submitter):
                 with files.provide(client, job, settings, created, access, stop) as images:
                     content = json.loads(job.folder.credentials.read_text())
                     payload = AmPayload(
-                        record=replace(job.record, framework_path=None),  # its plug-in is in the archive
+                        record=replace(job.record, framework_path=None),  # pods have it on their path
                         credentials=from_plain(JobCredentials, content, ignore_unknown=True),
                         runtime=runtime[0],
                         objects=files.pieces,
                         owner=owner,
                         images=images,
+                        plug_in=plug_in[0] if plug_in else "",
                     )
                     _create_secrets(client, payload, access)
                     stop.check()

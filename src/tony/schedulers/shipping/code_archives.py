@@ -52,17 +52,15 @@ def store_runtime(cache: Cache) -> Stored:
     return _store(cache, "tony's own archive", "runtime", files, lambda: _build_runtime(files))
 
 
-def store_modules(cache: Cache, record: JobRecord) -> Stored:
-    """Put one zip of tony's modules, and of the job's plug-in, into the cache; Python imports them from it as it is.
+def store_modules(cache: Cache) -> Stored:
+    """Put one zip of tony's modules into the cache, from which Python imports them as it is.
 
     Compiled ones are in a folder named after their version of Python, sources for any other in `SOURCES`.
 
     Raises:
-        ConfigError: the plug-in cannot be shipped.
         StorageError: the file system refuses.
     """
-    own = (file for file in _list_runtime_files() if file[0].endswith(".py"))
-    files = [*own, *_find_plug_in_files(record)]
+    files = _list_runtime_files()
     return _store(cache, "tony's own archive", "modules", files, lambda: _build_modules(files))
 
 
@@ -95,28 +93,9 @@ def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
         ConfigError: it cannot be shipped.
         StorageError: the file system refuses.
     """
-    files = _find_plug_in_files(record)
-    if not files:
-        return None
-    members = ((name, path.read_bytes()) for name, path, _ in files)
-    what = f"the framework {_get_plug_in(record)}"
-    return _store(cache, what, "plug-in", files, lambda: build_zip(members, packed=True))
-
-
-def _get_plug_in(record: JobRecord) -> str:
-    """Return the package or module of the framework's adapter."""
-    return record.framework_module.partition(":")[0].partition(".")[0]
-
-
-def _find_plug_in_files(record: JobRecord) -> Sequence[_File]:
-    """Return the files of the framework's plug-in; none if the framework is built in.
-
-    Raises:
-        ConfigError: it cannot be shipped.
-    """
-    top = _get_plug_in(record)
+    top = record.framework_module.partition(":")[0].partition(".")[0]
     if top == "tony":
-        return ()
+        return None
     files = _list_plug_in_files(record.framework_path, top)
     size = sum(status.st_size for _, _, status in files)
     why = ""
@@ -129,7 +108,8 @@ def _find_plug_in_files(record: JobRecord) -> Sequence[_File]:
         )
     if why:
         raise ConfigError([Problem(key="framework", value=record.spec.framework, message=f"{why}.")])
-    return files
+    members = ((name, path.read_bytes()) for name, path, _ in files)
+    return _store(cache, f"the framework {top}", "plug-in", files, lambda: build_zip(members, packed=True))
 
 
 def _store(cache: Cache, what: str, kind: str, files: Iterable[_File], build: Callable[[], bytes]) -> Stored:
@@ -206,14 +186,9 @@ def _build_runtime(files: Sequence[_File]) -> bytes:
 
 
 def _build_modules(files: Sequence[_File]) -> bytes:
-    tag = sys.implementation.cache_tag
-    members: list[tuple[str, bytes]] = []
-    for name, path, _ in files:
-        data = path.read_bytes()
-        is_module = name.endswith(".py")
-        members.append((f"{tag}/{name}c", compile_pyc(data, path, name)) if is_module else (f"{tag}/{name}", data))
-        members.append((f"{SOURCES}/{name}", data))
-    return build_zip(members, packed=True)
+    modules = [(name, path, path.read_bytes()) for name, path, _ in files if name.endswith(".py")]
+    codes = ((f"{sys.implementation.cache_tag}/{name}c", compile_pyc(data, path, name)) for name, path, data in modules)
+    return build_zip([*codes, *((f"{SOURCES}/{name}", data) for name, _, data in modules)], packed=True)
 
 
 def _build_pages(files: Sequence[_File]) -> bytes:
