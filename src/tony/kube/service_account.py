@@ -26,7 +26,7 @@ def is_in_pod(environ: Mapping[str, str], mount: Path) -> bool:
 def load_service_account(environ: Mapping[str, str], mount: Path = MOUNT, namespace: str = "") -> ClusterAccess:
     """Return the access of this pod.
 
-    Its `context` is a digest of the cluster's certificate authority, so that clusters can be told apart.
+    Its `context` is a digest of the cluster's certificate authority, by which most clusters can be told apart.
 
     Args:
         namespace: instead of that of the pod.

@@ -17,7 +17,7 @@ from tests.kube.scripted_server import Answer, Request, ScriptedServer
 from tests.schedulers.kubernetes.fake_cluster import JOBS, PODS, build_payload
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Excluded, Granted, Queued, Unsatisfiable
-from tony.errors import AttemptSupersededError, UserError
+from tony.errors import AttemptSupersededError, SchedulerError, UserError
 from tony.hadoop.tokens import TokenCredentials
 from tony.kube import denials, resources
 from tony.kube.api_client import ApiClient, ObjectList
@@ -206,6 +206,8 @@ async def test_a_pod_is_replaced_whose_node_cannot_create_its_container(
         await wait_until(lambda: cluster.find_events(ContainerEnded))
         (end,) = cluster.find_events(ContainerEnded)
         assert "CreateContainerError: no such device" in end.cause
+        with pytest.raises(SchedulerError, match=r"no executor is expected|is being deleted"):
+            await cluster.allocator.enlist("a", "its executor")
         assert not end.blameless
         await wait_until(lambda: cluster.pods == ["am"])
         assert not cluster.find_events(Unsatisfiable)

@@ -138,6 +138,17 @@ def test_a_pod_does_not_join_a_pod_group_that_has_too_few() -> None:
     assert count_gangs(pods.add(worker=2)) == {"job-g1-2": 2}
 
 
+def test_replacements_of_pods_that_leave_a_node_join_their_gang() -> None:
+    """Also one by one, while others are still being deleted."""
+    pods = Pods(KubernetesSettings())
+    first, second, *_ = pods.start()
+    for pod in (first, second):
+        pod.stage, pod.is_held = PodStage.ENDING, True
+    pods.end(first)
+    assert count_gangs(pods.add(worker=1)) == {"job-g1-1": 1}
+    assert pods.end(second) == [pods.pods[-1]]  # it waits in a group that has too few
+
+
 def test_an_elastic_gang_has_its_minimum_and_further_pods_come_one_by_one() -> None:
     pods = Pods(worker=Role(instances=4, min_instances=2))
     assert count_gangs(pods.add(worker=4)) == {"job-g1-1": 2, "": 2}

@@ -59,6 +59,18 @@ async def test_a_job_none_of_whose_pods_starts_fails(nodes: str, left: list[str]
     assert (role.left, role.events) == (left, [FAILED])
 
 
+@pytest.mark.parametrize("stage", [PodStage.PENDING, PodStage.GRANTED])
+async def test_a_job_is_not_the_cause_while_another_pod_may_start(stage: PodStage) -> None:
+    role = _Role(*"abc")
+    other = role.add("" if stage is PodStage.PENDING else "d")
+    other.stage = stage
+    for name in ("pod-0", "pod-1", "pod-2"):
+        role.failures.note(role.table.pods[name], FAILURE)
+    role.failures.note(other, StartFailure("the registry is slow", 900))
+    await wait_until(lambda: role.left == [*"abc"])
+    assert role.events == []
+
+
 async def test_a_role_that_has_started_fails_no_job() -> None:
     """Although none of its pods is there any longer."""
     role = _Role()

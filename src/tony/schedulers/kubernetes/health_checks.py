@@ -20,7 +20,8 @@ def check_cluster() -> Iterator[HealthCheck]:
     is_named = os.environ.get("KUBECONFIG") or any(file.exists() for file in find_kubeconfig_files(os.environ))
     if not is_named and not is_in_pod(os.environ, MOUNT):
         return
-    settings, where, trouble = KubernetesSettings(), "the kubeconfig file", ""
+    settings, trouble = KubernetesSettings(), ""
+    where = "the kubeconfig file" if is_named else "the service account of this pod"
     try:
         with contextlib.closing(create_client(settings)) as client:
             where = f"namespace {client.namespace} of {client.access.origin}"

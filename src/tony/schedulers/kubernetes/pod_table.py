@@ -93,7 +93,7 @@ class TaskPod:
         start_failure: why its container cannot start now; None if it can.
         failing_since: see `StartFailure.add_time`; by the event loop's clock.
         kill_reason: why it is being killed; empty if it is not.
-        is_held: the core counts it until it has ended, although it is being killed.
+        is_held: the core counts it until it has ended, although it is being deleted: its node could not start it.
         release_at: when a released one is killed, by the same clock.
         lost_at: when one that is being deleted is given up, by the same clock.
     """
@@ -115,6 +115,16 @@ class TaskPod:
     is_held: bool = False
     release_at: float = math.inf
     lost_at: float = math.inf
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is one of those that its role should have."""
+        return self.stage is not PodStage.ENDING or self.is_held
+
+    def note_release(self) -> bool:
+        """Note that the core does not count it any longer; return True if it is being deleted already."""
+        self.is_held = False
+        return bool(self.kill_reason)
 
     def note_start_failure(self, failure: StartFailure, now: float) -> bool:
         """Note why its container cannot start; return True if the time of its grace begins now."""
@@ -197,5 +207,4 @@ class PodTable:
         return next((reason for reason in reasons if reason and _OTHER_PODS not in reason), "")
 
     def _list(self, role: str) -> list[TaskPod]:
-        own = [pod for pod in self.pods.values() if pod.role == role]
-        return [pod for pod in own if pod.stage is not PodStage.ENDING or pod.is_held]
+        return [pod for pod in self.pods.values() if pod.role == role and pod.is_counted]

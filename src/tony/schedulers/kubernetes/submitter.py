@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tony import clock
 from tony.errors import Problem, SchedulerError, UncertainSubmissionError
+from tony.kube import service_account
 from tony.kube.api_client import ApiClient, Object
 from tony.kube.errors import KubeApiError, KubeError
 from tony.kube.kubeconfig import KubeconfigError
@@ -363,6 +364,9 @@ class KubernetesSubmitter(Submitter):
 
     def _read_settings(self, job_id: str) -> KubernetesSettings:
         settings, _ = read_settings(load_recorded_values(self._home.job(job_id)))
+        if settings.kubeconfig == service_account.MOUNT and not settings.kubeconfig.exists():
+            text = "it was submitted in a pod, with its service account, and is reached from pods of that cluster only"
+            raise SchedulerError(f"{job_id}: {text}")
         if settings.kubeconfig and not settings.kubeconfig.exists():  # another file's context may be another cluster
             text = (
                 f"{settings.kubeconfig}, with which the job was submitted, is gone. Put it there again, or end the job"
