@@ -118,7 +118,9 @@ def test_one_task_starts_again_alone(lab: Lab) -> None:
     assert (status["session"], status["restarts"]["charged"] + status["restarts"]["free"]) == (1, 2)
     assert [len(lab.wrote(index).splitlines()) for index in "012"] == [1, 3, 1]
     events = lab.tony("events", job).stdout
-    assert re.search(r"worker:1( on \S+)?: killed by SIGKILL", events)
+    # Without a control group the kernel says only that it has killed a process somewhere: that of another test counts.
+    killed = "killed by SIGKILL|ran out of memory: the machine had none left, and the kernel most likely killed"
+    assert re.search(rf"worker:1( on \S+)?: ({killed})", events), events
     assert "-> retry (restart 1 of 2)" in events
     replayed = lab.tony("replay", job)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
