@@ -95,27 +95,46 @@ def test_what_can_never_run_is_refused_before_anything_is_created(lab: Kubernete
 
 
 def test_what_may_run_later_waits_with_the_words_of_the_cluster(lab: KubernetesLab) -> None:
-    """A task that no node has room for, an AM that a quota does not allow, and a quota that is full for a while."""
+    """A task that no node has room for, and a quota that is full for a while: for an AM, and for a task.
+
+    A job that exceeds the quota is refused.
+    """
     job = lab.detach(lab.roles(OK, "[roles.worker]\nvcores = 900\n"))
     until(lambda: "Insufficient cpu" in lab.tony("status", job).stdout, "the status has the scheduler's words")
     assert lab.tony("kill", job, "--now").returncode == 0
     lab.wait(job, "killed")
     lab.wait_ended(job)
 
-    lab.set_quota({"pods": "0"})
+    lab.set_quota({"pods": "1"})
+    refused = lab.submit(lab.roles(OK))
+    assert (refused.returncode, lab.jobs()) == (2, [job]), refused.stdout
+    assert "its pods are 2 together, that of the AM included; quota quota" in refused.stderr
+    lab.client.delete(RESOURCE_QUOTAS, "quota")
+
+    others = [create_waiting_pod(lab, name) for name in ("one", "two")]
+    lab.set_quota({"pods": "2"})
     job = lab.detach(lab.roles(OK))
     until(lambda: "exceeded quota: quota, requested: pods=1" in lab.tony("status", job).stdout, "its AM waits")
     assert lab.tony("kill", job, "--now").returncode == 0
     assert lab.status(job)["state"] == "killed"
     lab.client.delete(RESOURCE_QUOTAS, "quota")
 
-    lab.set_quota({"pods": "2"})
+    lab.client.delete(PODS, others.pop())
+    lab.set_quota({"pods": "3"})
     job = lab.detach(lab.roles(OK, "[roles.worker]\ninstances = 2\n"))
     until(
-        lambda: "exceeded quota: quota, requested: pods=1, used: pods=2" in lab.tony("status", job).stdout, "it waits"
+        lambda: "exceeded quota: quota, requested: pods=1, used: pods=3" in lab.tony("status", job).stdout, "it waits"
     )
-    lab.client.delete(RESOURCE_QUOTAS, "quota")
+    lab.client.delete(PODS, others.pop())
     assert lab.wait(job)["state"] == "succeeded"
+    lab.client.delete(RESOURCE_QUOTAS, "quota")
+
+
+def create_waiting_pod(lab: KubernetesLab, name: str) -> str:
+    """Create a pod of another user, which never gets a node; return its name."""
+    spec = {"containers": [{"name": "x", "image": PAUSE_IMAGE}], "schedulingGates": [{"name": "tests/wait"}]}
+    lab.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    return name
 
 
 def test_images_that_cannot_start_are_named(lab: KubernetesLab) -> None:

@@ -135,7 +135,7 @@ def test_a_gang_that_exceeds_a_quota_is_named() -> None:
         "8 GiB in all (requests.memory)"
     )
     (problem,) = find_quota_problems(demands, [build_quota(pods="4")])
-    assert "its pods request 5 pods together" in problem.message
+    assert "its pods are 5 together" in problem.message
 
 
 def test_a_quota_of_some_pods_only_is_left_out() -> None:

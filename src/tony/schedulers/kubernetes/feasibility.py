@@ -20,7 +20,8 @@ from tony.units import format_bytes
 #: Effects of taints that keep pods off a node. Those of Kubernetes itself, such as of a node that is not ready, pass.
 _EFFECTS = ("NoSchedule", "NoExecute")
 _OWN_TAINTS = "node.kubernetes.io/"
-#: Resources that are bytes.
+#: Names by which a quota counts pods, and resources that are bytes.
+_PODS = ("pods", "count/pods")
 _BYTES = ("memory", "ephemeral-storage")
 #: Resources that quotas also have without the prefix `requests.`, and those that a pod may set for all its containers.
 _SHORT_NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-")
@@ -115,16 +116,20 @@ def find_quota_problems(demands: Sequence[PodDemand], quotas: Sequence[Object]) 
         name = escape_line(str(quota["metadata"]["name"]), 100)
         for counted, limit in _parse(quota["spec"].get("hard")).items():
             resource = counted.removeprefix("requests.").removeprefix("limits.")
-            allowed = f"quota {name} of the namespace allows {{}} in all ({counted})"
-            large = [(demand, usage[counted]) for demand, usage in usages if usage.get(counted, Decimal()) > limit]
+            used = [(demand, usage.get(counted, Decimal())) for demand, usage in usages]
+            where = f"quota {name} of the namespace allows {{}} in all ({counted})"
+            large = [(demand, amount) for demand, amount in used if amount > limit]
             for demand, amount in large:
                 requested, granted = _format_both(resource, amount, limit)
-                text = f"{demand.what} requests {requested}; {allowed.format(granted)}"
-                yield Problem(key=demand.find_setting(resource), message=text)
-            total = sum((demand.count * usage.get(counted, Decimal()) for demand, usage in usages), Decimal())
+                is_pod = counted in _PODS
+                does = "is a pod" if is_pod else f"requests {requested}"
+                key = demand.key if is_pod else demand.find_setting(resource)
+                yield Problem(key=key, message=f"{demand.what} {does}; {where.format(granted)}")
+            total = sum((demand.count * amount for demand, amount in used), Decimal())
             if total > limit and not large:
                 requested, granted = _format_both(resource, total, limit)
-                text = f"its pods request {requested} together, that of the AM included; {allowed.format(granted)}"
+                do = f"{'are' if counted in _PODS else 'request'} {requested}"
+                text = f"its pods {do} together, that of the AM included; {where.format(granted)}"
                 yield Problem(key="roles", message=text)
 
 
@@ -197,8 +202,7 @@ def _format_both(resource: str, requested: Decimal, available: Decimal) -> tuple
     texts = [_format_amount(resource, each) for each in (requested, available)]
     if texts[0] == texts[1]:
         texts = [f"{int(each):,} bytes" for each in (requested, available)]
-    what = "pods" if resource in ("pods", "count/pods") else f"of {resource}"
-    return f"{texts[0]} {what}", texts[1]
+    return texts[0] if resource in _PODS else f"{texts[0]} of {resource}", texts[1]
 
 
 def _format_amount(resource: str, amount: Decimal) -> str:
