@@ -56,9 +56,10 @@ def test_out_of_memory_is_named_with_both_numbers(lab: KubernetesLab) -> None:
     failures = {name: lab.failure(job) for name, job in jobs.items()}
     reasons = {name: failure["reason"] for name, failure in failures.items()}
     assert {failure["cause"] for failure in failures.values()} == {"memory"}, reasons
-    assert re.search(r"\(limit 128m\): 1[3-9]\d.*m used, killed by the executor", reasons["grows"]), reasons
-    # Of a slow machine the executor sees the program grow.
-    assert re.search(r"peak \d+.*m, limit 128m|\(limit 128m\): 1\d\d.*m used", reasons["at-once"]), reasons
+    used = re.search(r"\(limit 128m\): ([\d.]+)m used, killed by the executor", reasons["grows"])
+    assert used and float(used[1]) >= 128, reasons
+    # On a slow machine the executor sees the program grow.
+    assert re.search(r"peak [\d.]+m, limit 128m|\(limit 128m\): [\d.]+m used", reasons["at-once"]), reasons
 
 
 def exhaust_memory(pid: int) -> None:
