@@ -116,6 +116,37 @@ def test_only_what_was_never_copied_is_missing(tmp_path: Path) -> None:
     assert (find_missing_bytes(tmp_path, NAME), Mirror(tmp_path).end(NAME)) == (14, 40)
 
 
+def test_a_kill_in_the_middle_of_a_second_rotation_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first was killed before it had written anything to the newer file, which is empty."""
+    mirror = Mirror(tmp_path)
+    mirror.write(NAME, 0, 0, b"12345")
+    mirror.write(NAME, 5, 9, b"123")
+    mirror.close()
+    os.truncate(tmp_path / NAME.file, 0)
+    mirror = Mirror(tmp_path)
+    assert (mirror.end(NAME), find_missing_bytes(tmp_path, NAME)) == (9, 4)
+
+    replace = os.replace
+
+    def fail(source: Path, target: Path) -> None:
+        if Path(target) == tmp_path / NAME.file:
+            raise OSError("killed")
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(OSError, match="killed"):
+            mirror.write(NAME, 5, 15, b"678")
+    mirror.close()
+    mirror = Mirror(tmp_path)
+    assert (mirror.end(NAME), find_missing_bytes(tmp_path, NAME)) == (9, 4)
+    mirror.write(NAME, 5, 9, b"abc")
+    assert on_disk(tmp_path) == b"12345abc"
+    mirror.close()
+
+
 def test_a_rotated_copy_reads_like_the_source(tmp_path: Path) -> None:
     """Lines across the rotation are whole."""
     mirror = Mirror(tmp_path)

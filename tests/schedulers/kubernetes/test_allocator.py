@@ -84,6 +84,9 @@ class _Cluster:
         }
         self._create(PODS, body)
 
+    def find_pod(self, name: str) -> Object:
+        return self.api.objects[PODS, name]
+
     @property
     def pods(self) -> list[str]:
         return self.api.list_names("pods")
@@ -202,14 +205,47 @@ async def test_a_pod_is_replaced_whose_node_cannot_create_its_container(
     async with open_cluster(tmp_path) as cluster:
         cluster.create_task_pod("a")
         await cluster.start(build_known("a"))
+        deleted: list[Object] = []
+        cluster.api.on_pod = deleted.append
         await fail_start(cluster, "a", {"waiting": {"reason": "CreateContainerError", "message": "no such device"}})
+        await wait_until(lambda: deleted)
+        with pytest.raises(SchedulerError, match=r"a is being deleted: .* no such device"):  # it has started after all
+            await cluster.allocator.enlist("a", "its executor")
+        assert not cluster.find_events(ContainerEnded)
+        cluster.api.on_pod = None
+        cluster.api.remove(PODS, "a")
         await wait_until(lambda: cluster.find_events(ContainerEnded))
         (end,) = cluster.find_events(ContainerEnded)
         assert "CreateContainerError: no such device" in end.cause
-        with pytest.raises(SchedulerError, match=r"no executor is expected|is being deleted"):
-            await cluster.allocator.enlist("a", "its executor")
         assert not end.blameless
         await wait_until(lambda: cluster.pods == ["am"])
+        assert not cluster.find_events(Unsatisfiable)
+
+
+async def test_nodes_are_the_cause_while_a_pod_of_an_earlier_am_attempt_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later pod of its role fails on each node; one was left by the AM attempt before."""
+    monkeypatch.setattr(pod_status, "_REFUSED_SECONDS", 0.05)
+    failing = {"waiting": {"reason": "CreateContainerError", "message": "no such device"}}
+    async with open_cluster(tmp_path) as cluster:
+        names = ["b", "c", "d", "e"]
+        for name in ("a", *names):
+            cluster.create_task_pod(name, node=f"node-{name}")
+        cluster.api.on_pod = lambda pod: None
+        await fail_start(cluster, "e", failing)
+        cluster.client.delete(resources.PODS, "e")
+        await cluster.start(build_known("a", executor_pid=1), *map(build_known, names))
+        for name in names[:3]:
+            await fail_start(cluster, name, failing)
+        await wait_until(lambda: all("deletionTimestamp" in cluster.find_pod(name)["metadata"] for name in names))
+        cluster.api.on_pod = None
+        for name in names:
+            cluster.api.remove(PODS, name)
+        await wait_until(lambda: len(cluster.find_events(ContainerEnded)) == len(names))
+        for end in cluster.find_events(ContainerEnded):
+            assert "no such device" in end.cause
+            assert not end.blameless
         assert not cluster.find_events(Unsatisfiable)
 
 

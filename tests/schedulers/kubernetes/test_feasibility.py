@@ -10,20 +10,28 @@ import pytest
 from tony.kube.api_client import Object
 from tony.schedulers.kubernetes.feasibility import PodDemand, compute_amounts, find_node_notices, find_quota_problems
 
-_DEVICES = {"gpu": "nvidia.com/gpu", "nic": "a.com/nic"}
+_NAMES = {"gpu": "nvidia.com/gpu", "nic": "a.com/nic", "pages": "hugepages-2Mi"}
 
 
 def build_demand(
-    count: int = 1, *, key: str = "roles.worker", selector: Mapping[str, str] | None = None, **requests: str
+    count: int = 1,
+    *,
+    key: str = "roles.worker",
+    selector: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    **requests: str,
 ) -> PodDemand:
     """Pods of one container."""
-    amounts = {_DEVICES.get(name, name): amount for name, amount in requests.items()}
-    spec = {"containers": [{"resources": {"requests": amounts}}], "nodeSelector": selector or {}}
+    amounts = {_NAMES.get(name, name): amount for name, amount in requests.items()}
+    spec = {
+        "containers": [{"resources": {"requests": amounts, "limits": limits or {}}}],
+        "nodeSelector": selector or {},
+    }
     return PodDemand(gpu_resource="nvidia.com/gpu", key=key, what="a task of worker", count=count, pod={"spec": spec})
 
 
 def build_node(labels: Mapping[str, str] | None = None, taints: tuple[Object, ...] = (), **allocatable: str) -> Object:
-    amounts = {_DEVICES.get(name, name): amount for name, amount in allocatable.items()}
+    amounts = {_NAMES.get(name, name): amount for name, amount in allocatable.items()}
     return {
         "metadata": {"labels": labels or {}},
         "spec": {"taints": taints},
@@ -131,11 +139,32 @@ def test_a_gang_that_exceeds_a_quota_is_named() -> None:
     demands = [build_demand(4, memory="2Gi"), build_demand(key="scheduler.kubernetes", memory="512Mi")]
     (problem,) = find_quota_problems(demands, [build_quota(requests_memory="8Gi", pods="5")])
     assert problem.message == (
-        "its pods request 8.5 GiB of memory together, that of the AM included; quota team of the namespace allows "
+        "the job requests at least 8.5 GiB of memory at one time, with its AM; quota team of the namespace allows "
         "8 GiB in all (requests.memory)"
     )
-    (problem,) = find_quota_problems(demands, [build_quota(pods="4")])
-    assert "its pods are 5 together" in problem.message
+    for allowed in ("4", "0"):
+        (problem,) = find_quota_problems(demands, [build_quota(pods=allowed)])
+        assert problem.message == (
+            f"the job needs at least 5 pods at one time, with its AM; quota team of the namespace allows {allowed} in "
+            "all (pods)"
+        )
+
+
+def test_a_limit_that_the_namespace_sets_is_not_called_a_request() -> None:
+    """A LimitRange does, which a quota of limits needs: `vcores` is no limit."""
+    demand = build_demand(4, cpu="1", limits={"cpu": "4"})
+    (problem,) = find_quota_problems([demand], [build_quota(limits_cpu="2")])
+    assert (problem.key, problem.message) == (
+        "roles.worker.kubernetes.template",
+        "a task of worker has a limit of 4 of cpu; quota team of the namespace allows 2 in all (limits.cpu)",
+    )
+    (problem,) = find_quota_problems([demand], [build_quota(limits_cpu="8")])
+    assert problem.message.startswith("the job has limits of at least 16 of cpu at one time, with its AM; ")
+
+
+def test_huge_pages_are_bytes() -> None:
+    (problem,) = find_quota_problems([build_demand(pages="4Gi")], [build_quota(**{"requests_hugepages-2Mi": "1Gi"})])
+    assert "requests 4 GiB of hugepages-2Mi; quota team of the namespace allows 1 GiB in all" in problem.message
 
 
 def test_a_quota_of_some_pods_only_is_left_out() -> None:

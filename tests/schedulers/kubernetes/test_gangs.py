@@ -37,11 +37,12 @@ class Pods:
             pod.stage, pod.node = PodStage.GRANTED, "n"
         return [*self.pods]
 
-    def end(self, pod: TaskPod, phase: str = "Failed", *conditions: Object) -> list[TaskPod]:
+    def end(self, pod: TaskPod, phase: str = "Failed", *conditions: Object, **missing: int) -> list[TaskPod]:
         """End a pod; return those that are given up with it."""
         content = {"status": {"phase": phase, "conditions": [*conditions]}}
         self.pods.remove(pod)
-        return [*self.table.note_end(pod, content, self.pods)]
+        self.table.note_end(pod, content)
+        return [*self.table.list_stranded(self.pods, missing)]
 
 
 #: What Kueue sets in the status of a pod before it deletes it.
@@ -89,7 +90,8 @@ def test_a_pod_of_kueue_on_a_lost_node_keeps_its_place() -> None:
     pods = Pods()
     first, *_ = pods.start()
     pods.pods.remove(first)
-    assert not pods.table.note_end(first, None, pods.pods)
+    pods.table.note_end(first, None)
+    assert not pods.table.list_stranded(pods.pods, {"worker": 1})
     assert count_gangs(pods.add(worker=1)) == {"": 1}
     assert not pods.table.note_phase(first.name, {}, is_deleted=True)
 
@@ -143,10 +145,19 @@ def test_replacements_of_pods_that_leave_a_node_join_their_gang() -> None:
     pods = Pods(KubernetesSettings())
     first, second, *_ = pods.start()
     for pod in (first, second):
-        pod.stage, pod.is_held = PodStage.ENDING, True
+        pod.stage, pod.is_leaving_node = PodStage.ENDING, True
     pods.end(first)
     assert count_gangs(pods.add(worker=1)) == {"job-g1-1": 1}
-    assert pods.end(second) == [pods.pods[-1]]  # it waits in a group that has too few
+    assert pods.end(second, worker=1) == []
+    assert count_gangs(pods.add(worker=1)) == {"job-g1-1": 1}
+
+
+def test_replacements_of_two_roles_join_their_pod_group() -> None:
+    pods = Pods(KubernetesSettings())
+    *_, worker, chief = pods.start()
+    pods.end(worker)
+    pods.end(chief)
+    assert count_gangs(pods.add(worker=1, chief=1)) == {"job-g1-1": 2}
 
 
 def test_an_elastic_gang_has_its_minimum_and_further_pods_come_one_by_one() -> None:
@@ -184,8 +195,9 @@ def test_gangs_of_an_earlier_am_attempt_keep_their_places() -> None:
     found["pod-0"]["status"] = {"phase": "Succeeded"}
     found["pod-1"]["status"] = {"phase": "Failed"}
     found["replaced"] = found["pod-1"]
-    after.pods = [TaskPod(pod.name, pod.role, 1, PodStage.GRANTED, "n") for pod in created[2:]]
+    after.pods = [TaskPod(pod.name, pod.role, 1, PodStage.GRANTED, "n") for pod in (created[0], *created[2:])]
     after.table.recover(after.pods, found)
+    after.table.note_end(after.pods.pop(0), found["pod-0"])  # it ended while there was no AM
     (joining,) = after.add(worker=1)
     fields = after.table.build_pod_fields("worker", joining.gang)["metadata"]
     assert fields["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "4"

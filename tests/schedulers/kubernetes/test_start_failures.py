@@ -71,6 +71,14 @@ async def test_a_job_is_not_the_cause_while_another_pod_may_start(stage: PodStag
     assert role.events == []
 
 
+async def test_a_job_is_not_the_cause_if_some_pods_of_each_node_have_not_failed() -> None:
+    role = _Role(*"aabbcc")
+    for name in ("pod-0", "pod-2", "pod-4"):
+        role.failures.note(role.table.pods[name], FAILURE)
+    await wait_until(lambda: role.left == [*"abc"])
+    assert role.events == []
+
+
 async def test_a_role_that_has_started_fails_no_job() -> None:
     """Although none of its pods is there any longer."""
     role = _Role()

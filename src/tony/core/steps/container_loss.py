@@ -87,7 +87,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
         return
     failure = _build_blameless_failure(ctx, task, FailureCause.SILENT, SilenceFacts(silence=event.silence))
     if task.state in _NOT_STARTED and state.active:
-        _replace(ctx, task, container, failure.reason, is_held=True)
+        _replace(ctx, task, container, failure.reason, discards=True)
         return
     containers.kill(ctx, container, failure.reason)
     if task.living and not task.is_classified:
@@ -144,13 +144,13 @@ def _replace(
     container: GrantedContainer,
     cause: str,
     *,
-    is_held: bool = False,
+    discards: bool = False,
     counts: bool = True,
 ) -> None:
     """Request another container for a task whose program was not started: there is no end to be proved before.
 
     Args:
-        is_held: the present one has not ended, and is discarded.
+        discards: the present one has not ended, and is no longer wanted.
         counts: the job may have been the cause, or the host: the number of replacements is limited, and a host where
             this happens repeatedly is excluded.
     """
@@ -164,7 +164,7 @@ def _replace(
         container_demand.request(ctx, task, TaskMove.REPLACE)
         if counts:
             node_exclusion.count_host_failure(ctx, container.host)
-    if is_held:
+    if discards:
         containers.discard(ctx, container, cause)
     gang.start_soon_if_enough(ctx)
     if not is_relaunched:

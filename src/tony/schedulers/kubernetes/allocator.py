@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -191,9 +191,10 @@ class KubernetesAllocator(EnlistingAllocator):
         for each in known:
             memory = each.memory or self._memory[each.role]
             pod = TaskPod(each.id, each.role, memory, PodStage.GRANTED, each.host, is_used=True)
-            pod.has_enlisted = each.executor_pid is not None
             self._table.pods[each.id] = pod
             self.add_container(each.id)
+            if each.executor_pid is not None:
+                self._note_enlisted(pod)
         listed = await self._requests.list()
         found = {str(each["metadata"]["name"]): each for each in listed.items}
         self._gangs.recover(self._table.pods.values(), found)
@@ -231,16 +232,15 @@ class KubernetesAllocator(EnlistingAllocator):
         confirmation = EndConfirmation.ENDED if content else EndConfirmation.UNCONFIRMED
         event = ContainerEnded(container=pod.name, cause=cause, blameless=is_blameless, confirmation=confirmation)
         self.end_container(event, self._sink)
-        self._leave_gang(pod, content)
+        self._gangs.note_end(pod, content)
 
     def _leave_node(self, pod: TaskPod, cause: str) -> None:
         """Delete a pod that its node cannot start; at its end, the core requests another one."""
-        self.kill(pod.name, cause)
-        pod.is_held = True
+        pod.is_leaving_node = True
+        self._delete(pod, cause)
 
     def set_demand(self, role: str, total: int) -> None:
         self._table.demand[role] = total
-        self._drop_surplus(role)
         asyncio.get_running_loop().call_soon(self._review)  # with the demand of other roles: they may form a gang
 
     def set_memory(self, role: str, memory: int) -> None:
@@ -254,22 +254,19 @@ class KubernetesAllocator(EnlistingAllocator):
     def _review(self) -> None:
         """Create missing pods, delete those that are not needed, and note why others wait."""
         self._reviewing = None
-        if self._is_closing:
+        if self._is_closing or not self._table.demand:
             return
+        pods = self._table.pods.values()
         for role in self._memory:
-            self._drop_surplus(role)
-        missing = self._table.count_missing()
-        for role, gang in self._gangs.assign([*self._table.pods.values()], missing, self._memory):
+            self._drop(self._table.list_surplus(role))
+        self._drop(self._gangs.list_stranded(pods, self._table.count_missing()))
+        for role, gang in self._gangs.assign(pods, self._table.count_missing(), self._memory):
             prefix = build_pod_name_prefix(self._job.record.job_id, role)
             pod = TaskPod(f"{prefix}-{os.urandom(4).hex()}", role, self._memory[role], gang=gang)
             self._table.pods[pod.name] = pod
             self.add_container(pod.name)  # its executor may enlist before its grant is seen here
             self._start(self._create(pod))
         self._note_pending()
-
-    def _drop_surplus(self, role: str) -> None:
-        for pod in self._table.list_surplus(role):
-            self._drop(pod)
 
     async def _create(self, pod: TaskPod) -> None:
         try:
@@ -367,8 +364,9 @@ class KubernetesAllocator(EnlistingAllocator):
     def _give_up_lost(self, pod: TaskPod) -> None:
         if self._table.pods.get(pod.name) is pod:
             self._lost[pod.name] = pod
-            cause = f"{pod.kill_reason}; " if pod.is_held else ""
-            self._replace(pod, f"{cause}its node {pod.node} does not respond", None, is_blameless=not pod.is_held)
+            cause = f"{pod.kill_reason}; " if pod.is_leaving_node else ""
+            cause = f"{cause}its node {pod.node} does not respond"
+            self._replace(pod, cause, None, is_blameless=not pod.is_leaving_node)
             self._review_soon()
 
     def _delete_unknown(self, change: ObjectChange) -> None:
@@ -401,23 +399,22 @@ class KubernetesAllocator(EnlistingAllocator):
     async def enlist(self, container: str, process: str) -> TaskLaunch:
         await self._recovered.wait()  # it may be in a pod that is adopted
         if pod := self._table.pods.get(container):
+            self._note_enlisted(pod)
             if pod.kill_reason:
                 raise SchedulerError(f"container {container} is being deleted: {pod.kill_reason}")
-            pod.has_enlisted = True
-            self._start_failures.note_started(pod.role)
         return await super().enlist(container, process)
+
+    def _note_enlisted(self, pod: TaskPod) -> None:
+        pod.has_enlisted = True
+        self._start_failures.note_started(pod.role)
 
     def _end(self, pod: TaskPod, content: Object) -> None:
         if pod.stage is not PodStage.ENDING and not pod.has_enlisted:
             self._start_failures.note(pod, pod_status.find_start_failure(content))
         self._forget(pod)
         self.end_container(pod_status.build_end_event(pod, content), self._sink if pod.node else _ignore)
-        self._leave_gang(pod, content)
+        self._gangs.note_end(pod, content)
         self._review_soon()
-
-    def _leave_gang(self, pod: TaskPod, content: Object | None) -> None:
-        for stranded in self._gangs.note_end(pod, content, self._table.pods.values()):
-            self._drop(stranded)
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -427,11 +424,10 @@ class KubernetesAllocator(EnlistingAllocator):
         await super().launch(container, task, credentials)
 
     def release(self, container: str, timeout: float) -> None:
-        pod = self._table.pods.get(container)
-        if pod is None or pod.note_release():
+        if (pod := self._table.release(container)) is None:
             return
         if not (pod.is_used and pod.has_enlisted):  # there is no executor to be asked
-            self._drop(pod)
+            self._drop([pod])
             return
         pod.stage = PodStage.ENDING
         loop = asyncio.get_running_loop()
@@ -440,18 +436,21 @@ class KubernetesAllocator(EnlistingAllocator):
             loop.call_at(release_at, self.kill, container, f"its executor did not exit within {timeout:g} s")
 
     def kill(self, container: str, reason: str) -> None:
-        pod = self._table.pods.get(container)
-        if pod and not pod.note_release():
-            pod.stage, pod.kill_reason = PodStage.ENDING, reason
-            self._requests.wake()
-            self._start(self._requests.delete(container))
+        if pod := self._table.release(container):
+            self._delete(pod, reason)
 
-    def _drop(self, pod: TaskPod) -> None:
-        is_requested = pod.stage is not PodStage.CREATING
-        pod.stage = PodStage.ENDING
+    def _delete(self, pod: TaskPod, reason: str) -> None:
+        pod.stage, pod.kill_reason = PodStage.ENDING, reason
         self._requests.wake()
-        if is_requested:
-            self._start(self._requests.delete(pod.name))
+        self._start(self._requests.delete(pod.name))
+
+    def _drop(self, pods: Iterable[TaskPod]) -> None:
+        for pod in pods:
+            is_requested = pod.stage is not PodStage.CREATING
+            pod.stage = PodStage.ENDING
+            self._requests.wake()
+            if is_requested:
+                self._start(self._requests.delete(pod.name))
 
     def exclude(self, host: str) -> None:
         self._excluded.exclude(host)

@@ -105,7 +105,10 @@ def _load_service_account(settings: KubernetesSettings) -> ClusterAccess:
         key, value = "scheduler.kubernetes.kubeconfig", str(service_account.MOUNT)
         raise KubeconfigError([Problem(key=key, value=value, message=str(error))]) from None
     if settings.context not in ("", access.context):
-        text = f"there is no kubeconfig file with this context; {access.origin} is of the cluster {access.context}"
+        text = (
+            "there is no kubeconfig file with this context, and the service account of this pod is of "
+            f"{access.context}; set KUBECONFIG, or use a pod of the cluster where the job is"
+        )
         raise KubeconfigError([Problem(key="scheduler.kubernetes.context", value=settings.context, message=text)])
     return access
 

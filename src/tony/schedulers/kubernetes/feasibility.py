@@ -22,7 +22,7 @@ _EFFECTS = ("NoSchedule", "NoExecute")
 _OWN_TAINTS = "node.kubernetes.io/"
 #: Names by which a quota counts pods, and resources that are bytes.
 _PODS = ("pods", "count/pods")
-_BYTES = ("memory", "ephemeral-storage")
+_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 #: Resources that quotas also have without the prefix `requests.`, and those that a pod may set for all its containers.
 _SHORT_NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-")
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
@@ -48,10 +48,12 @@ class PodDemand:
     count: int
     pod: Object
 
-    def find_setting(self, resource: str) -> str:
-        """Return the key of the setting that decides how much of a resource a pod requests."""
+    def find_setting(self, resource: str, *, is_limit: bool = False) -> str:
+        """Return the key of the setting that decides how much of a resource a pod requests, or what its limit is."""
         if self.is_am:
             return f"{self.key}.am_memory" if resource == "memory" else f"{self.key}.am_template"
+        if is_limit and resource == "cpu":
+            return f"{self.key}.kubernetes.template"
         settings = {"memory": "memory", "cpu": "vcores", self.gpu_resource: "gpus"}
         return f"{self.key}.{settings.get(resource, f'resources.{resource}')}"
 
@@ -116,20 +118,20 @@ def find_quota_problems(demands: Sequence[PodDemand], quotas: Sequence[Object]) 
         name = escape_line(str(quota["metadata"]["name"]), 100)
         for counted, limit in _parse(quota["spec"].get("hard")).items():
             resource = counted.removeprefix("requests.").removeprefix("limits.")
+            is_limit, is_count = counted.startswith("limits."), counted in _PODS
             used = [(demand, usage.get(counted, Decimal())) for demand, usage in usages]
             where = f"quota {name} of the namespace allows {{}} in all ({counted})"
-            large = [(demand, amount) for demand, amount in used if amount > limit]
+            large = [(demand, amount) for demand, amount in used if amount > limit and not is_count]
             for demand, amount in large:
                 requested, granted = _format_both(resource, amount, limit)
-                is_pod = counted in _PODS
-                does = "is a pod" if is_pod else f"requests {requested}"
-                key = demand.key if is_pod else demand.find_setting(resource)
-                yield Problem(key=key, message=f"{demand.what} {does}; {where.format(granted)}")
+                does = "has a limit of" if is_limit else "requests"
+                key = demand.find_setting(resource, is_limit=is_limit)
+                yield Problem(key=key, message=f"{demand.what} {does} {requested}; {where.format(granted)}")
             total = sum((demand.count * amount for demand, amount in used), Decimal())
             if total > limit and not large:
                 requested, granted = _format_both(resource, total, limit)
-                do = f"{'are' if counted in _PODS else 'request'} {requested}"
-                text = f"its pods {do} together, that of the AM included; {where.format(granted)}"
+                does = "has limits of" if is_limit else "needs" if is_count else "requests"
+                text = f"the job {does} at least {requested} at one time, with its AM; {where.format(granted)}"
                 yield Problem(key="roles", message=text)
 
 
@@ -202,8 +204,8 @@ def _format_both(resource: str, requested: Decimal, available: Decimal) -> tuple
     texts = [_format_amount(resource, each) for each in (requested, available)]
     if texts[0] == texts[1]:
         texts = [f"{int(each):,} bytes" for each in (requested, available)]
-    return texts[0] if resource in _PODS else f"{texts[0]} of {resource}", texts[1]
+    return f"{texts[0]} pods" if resource in _PODS else f"{texts[0]} of {resource}", texts[1]
 
 
 def _format_amount(resource: str, amount: Decimal) -> str:
-    return format_bytes(int(amount)) if resource in _BYTES else f"{amount.normalize():f}"
+    return format_bytes(int(amount)) if resource.startswith(_BYTES) else f"{amount.normalize():f}"

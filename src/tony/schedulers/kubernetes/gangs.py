@@ -110,31 +110,15 @@ class GangTable:
                 assigned += [(role, None)] * count
                 continue
             for gang in _list_open_gangs(pods, role):
-                joining, waiting = self._count_places(gang, pods, role, count, memory[role])
+                if self.kind is GangKind.POD_GROUP:
+                    joining, waiting = count if _has_enough(gang, pods, missing) else 0, 0
+                else:
+                    joining, waiting = _count_places(gang, pods, role, count, memory[role])
                 assigned += [(role, gang)] * joining
                 count -= joining + waiting
             if count:
                 fresh[role] = count
         return [*assigned, *self._create_gang(fresh, memory)]
-
-    def _count_places(
-        self, gang: Gang, pods: Collection[TaskPod], role: str, count: int, memory: int
-    ) -> tuple[int, int]:
-        """Return how many of `count` pods join a gang now, and how many do so later."""
-        if self.kind is GangKind.POD_GROUP:
-            # The scheduler holds back the pods of a group with fewer than its minimum; those that have ended left it.
-            alive = sum(pod.gang is gang and pod.is_counted for pod in pods)
-            return (count, 0) if alive + count >= gang.minimum else (0, 0)
-        own = [pod for pod in pods if pod.gang is gang and pod.role == role]
-        leaving = sum(each == role for each in gang.leaving.values())
-        ending = sum(pod.stage is PodStage.ENDING for pod in own) + leaving
-        if gang.is_closed:
-            return 0, count  # they form another gang, once all of its pods have ended
-        if gang.memory.get(role) != memory:
-            return 0, 0
-        # Kueue deletes a pod for which there is no place, and one that is being deleted still has its own.
-        joining = max(0, min(count, gang.places[role] - gang.kept[role] - len(own) - leaving))
-        return joining, min(count - joining, ending)
 
     def _create_gang(self, counts: Mapping[str, int], memory: Mapping[str, int]) -> Iterable[tuple[str, Gang | None]]:
         needed = {role: min(count, self._sizes[role]) for role, count in counts.items()}
@@ -169,33 +153,40 @@ class GangTable:
         }
         return {"metadata": {"labels": {**labels, _GROUP_LABEL: gang.name}, "annotations": annotations}}
 
-    def note_end(self, pod: TaskPod, content: Object | None, others: Iterable[TaskPod]) -> Sequence[TaskPod]:
-        """Note the end of a pod; return pods of its gang that are not worth waiting for.
-
-        Kueue ends a group when none of its pods runs, and admits none of it later. The scheduler starts none of a group
-        that has too few.
+    def note_end(self, pod: TaskPod, content: Object | None) -> None:
+        """Note the end of a pod.
 
         Args:
             content: as the cluster has it; None: its node is lost, so that it keeps its place.
-            others: the pods that have not ended.
         """
         gang = pod.gang
-        if gang is None or not pod.node:
-            return ()
-        if self.kind is GangKind.POD_GROUP:
-            alive = [each for each in others if each.gang is gang and each.stage is not PodStage.ENDING]
-            return () if len(alive) >= gang.minimum else _list_waiting(alive)
+        if gang is None or not pod.node or self.kind is not GangKind.KUEUE:
+            return
+        gang.has_run = True
         if content is None:
             gang.kept[pod.role] += 1
-        else:
-            if "status" in content and not pod_status.has_ended(content):
-                self._leaving[pod.name], gang.leaving[pod.name] = gang, pod.role
-            gang.kept[pod.role] += pod_status.has_succeeded(content)
-            gang.is_closed = gang.is_closed or pod_status.is_evicted_by_kueue(content)
-        own = [each for each in others if each.gang is gang]
-        if any(each.node for each in own) and not gang.is_closed:
-            return ()
-        return _list_waiting(own)
+            return
+        if "status" in content and not pod_status.has_ended(content):
+            self._leaving[pod.name], gang.leaving[pod.name] = gang, pod.role
+        gang.kept[pod.role] += pod_status.has_succeeded(content)
+        gang.is_closed = gang.is_closed or pod_status.is_evicted_by_kueue(content)
+
+    def list_stranded(self, pods: Collection[TaskPod], missing: Mapping[str, int]) -> Sequence[TaskPod]:
+        """Return the pods that wait in a gang which starts none of them.
+
+        Args:
+            pods: all that have not ended.
+            missing: role -> the number of pods to create.
+        """
+        gangs = dict.fromkeys(pod.gang for pod in pods if pod.gang)
+        ended = [gang for gang in gangs if not self._may_start_more(gang, pods, missing)]
+        return [pod for pod in pods if pod.gang in ended and pod.stage in (PodStage.CREATING, PodStage.PENDING)]
+
+    def _may_start_more(self, gang: Gang, pods: Collection[TaskPod], missing: Mapping[str, int]) -> bool:
+        if self.kind is GangKind.POD_GROUP:
+            return _has_enough(gang, pods, missing)
+        # Kueue ends a group when none of its pods runs, and admits none of it later.
+        return not gang.is_closed and (not gang.has_run or any(pod.node for pod in pods if pod.gang is gang))
 
     def note_phase(self, name: str, content: Object, *, is_deleted: bool) -> bool:
         """Note a change of a pod that has ended before; return True if that frees its place in its gang."""
@@ -206,7 +197,7 @@ class GangTable:
         gang.kept[gang.leaving.pop(name)] += pod_status.has_succeeded(content)
         return True
 
-    def recover(self, pods: Iterable[TaskPod], found: Mapping[str, Object]) -> None:
+    def recover(self, pods: Collection[TaskPod], found: Mapping[str, Object]) -> None:
         """Give pods of earlier AM attempts the gangs that they have in the cluster.
 
         Args:
@@ -228,12 +219,33 @@ class GangTable:
             # An upper limit: that of the group in the cluster may be less, for an elastic job.
             minimum = min(len(members), sum(self._sizes.values()))
             gangs[name] = pod.gang = gang = Gang(name, places, minimum, {pod.role: pod.memory})
-            done = filter(pod_status.has_succeeded, members)
-            gang.kept = Counter(str(each["metadata"]["labels"][ROLE_LABEL]) for each in done)
+            known = {pod.name for pod in pods}  # their ends are still to be noted
+            done = [found[other] for other in names if names[other] == name and other not in known]
+            labels = [each["metadata"]["labels"] for each in done if pod_status.has_succeeded(each)]
+            gang.kept = Counter(str(each[ROLE_LABEL]) for each in labels)
 
 
-def _list_waiting(pods: Iterable[TaskPod]) -> Sequence[TaskPod]:
-    return [pod for pod in pods if pod.stage in (PodStage.CREATING, PodStage.PENDING)]
+def _has_enough(gang: Gang, pods: Iterable[TaskPod], missing: Mapping[str, int]) -> bool:
+    """Return True if a PodGroup has as many pods as its minimum, with those that may join it.
+
+    The scheduler holds back the pods of a group with fewer; those that have ended left it.
+    """
+    alive = sum(pod.gang is gang and pod.is_counted for pod in pods)
+    return alive + sum(missing.get(role, 0) for role in gang.places) >= gang.minimum
+
+
+def _count_places(gang: Gang, pods: Iterable[TaskPod], role: str, count: int, memory: int) -> tuple[int, int]:
+    """Return how many of `count` pods join a gang of Kueue now, and how many do so later."""
+    own = [pod for pod in pods if pod.gang is gang and pod.role == role]
+    leaving = sum(each == role for each in gang.leaving.values())
+    ending = sum(pod.stage is PodStage.ENDING for pod in own) + leaving
+    if gang.is_closed:
+        return 0, count  # they form another gang, once all of its pods have ended
+    if gang.memory.get(role) != memory:
+        return 0, 0
+    # Kueue deletes a pod for which there is no place, and one that is being deleted still has its own.
+    joining = max(0, min(count, gang.places[role] - gang.kept[role] - len(own) - leaving))
+    return joining, min(count - joining, ending)
 
 
 def _list_open_gangs(pods: Iterable[TaskPod], role: str) -> Sequence[Gang]:

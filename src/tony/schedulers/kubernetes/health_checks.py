@@ -17,11 +17,12 @@ from tony.schedulers.kubernetes.settings import KubernetesSettings
 
 def check_cluster() -> Iterator[HealthCheck]:
     """Yield a check of the current context, or of this pod's service account; none without either."""
-    is_named = os.environ.get("KUBECONFIG") or any(file.exists() for file in find_kubeconfig_files(os.environ))
-    if not is_named and not is_in_pod(os.environ, MOUNT):
+    has_file = any(file.exists() for file in find_kubeconfig_files(os.environ))
+    has_account = not has_file and is_in_pod(os.environ, MOUNT)
+    if not (has_file or has_account or os.environ.get("KUBECONFIG")):
         return
     settings, trouble = KubernetesSettings(), ""
-    where = "the kubeconfig file" if is_named else "the service account of this pod"
+    where = "the service account of this pod" if has_account else "the kubeconfig file"
     try:
         with contextlib.closing(create_client(settings)) as client:
             where = f"namespace {client.namespace} of {client.access.origin}"

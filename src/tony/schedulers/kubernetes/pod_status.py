@@ -250,6 +250,9 @@ def explain_end(pod: Object) -> PodEnd:
         cause = f"its node rejected it: {status['reason']}: {message}"
         is_shut_down = status["reason"] in ("NodeShutdown", "Terminated")  # it passes; others may repeat for ever
         return PodEnd(cause=cause, is_blameless=is_shut_down, kill=ClusterKill.OTHER if is_shut_down else None)
+    start_failure = None if terminated else find_start_failure(pod)
+    if start_failure and start_failure.may_be_node_failure:
+        return PodEnd(cause=f"its pod was deleted, which its node could not start: {start_failure.text}")
     if not terminated or pod.get("metadata", {}).get("deletionTimestamp"):
         return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)
     return PodEnd(cause=_explain_exit(terminated))

@@ -66,6 +66,7 @@ class Gang:
         leaving: pods that have ended, and their roles, whose places Kueue does not give away before the kubelet reports
             their phase.
         is_closed: Kueue is evicting it, so that no pod joins it.
+        has_run: a pod of it that had a node has ended.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Gang:
     kept: Counter[str] = field(default_factory=Counter)
     leaving: dict[str, str] = field(default_factory=dict)
     is_closed: bool = False
+    has_run: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +95,8 @@ class TaskPod:
         start_failure: why its container cannot start now; None if it can.
         failing_since: see `StartFailure.add_time`; by the event loop's clock.
         kill_reason: why it is being killed; empty if it is not.
-        is_held: the core counts it until it has ended, although it is being deleted: its node could not start it.
+        is_leaving_node: the core counts it until it has ended, although it is being deleted: its node could not start
+            it.
         release_at: when a released one is killed, by the same clock.
         lost_at: when one that is being deleted is given up, by the same clock.
     """
@@ -112,19 +115,14 @@ class TaskPod:
     start_failure: StartFailure | None = None
     failing_since: dict[float, float] = field(default_factory=dict)
     kill_reason: str = ""
-    is_held: bool = False
+    is_leaving_node: bool = False
     release_at: float = math.inf
     lost_at: float = math.inf
 
     @property
     def is_counted(self) -> bool:
         """Whether it is one of those that its role should have."""
-        return self.stage is not PodStage.ENDING or self.is_held
-
-    def note_release(self) -> bool:
-        """Note that the core does not count it any longer; return True if it is being deleted already."""
-        self.is_held = False
-        return bool(self.kill_reason)
+        return self.stage is not PodStage.ENDING or self.is_leaving_node
 
     def note_start_failure(self, failure: StartFailure, now: float) -> bool:
         """Note why its container cannot start; return True if the time of its grace begins now."""
@@ -165,6 +163,13 @@ class PodTable:
     pods: dict[str, TaskPod] = field(default_factory=dict)
     demand: dict[str, int] = field(default_factory=dict)
 
+    def release(self, name: str) -> TaskPod | None:
+        """Note that the core does not count a pod any longer; return it, or None if it is being deleted already."""
+        pod = self.pods.get(name)
+        if pod:
+            pod.is_leaving_node = False
+        return None if pod is None or pod.kill_reason else pod
+
     def count_missing(self) -> Mapping[str, int]:
         """Return how many pods to create for each role."""
         counts = {role: total - len(self._list(role)) for role, total in self.demand.items()}
@@ -173,12 +178,12 @@ class PodTable:
     def list_surplus(self, role: str) -> Sequence[TaskPod]:
         """Return pods of a role to delete: those without a node, newest first, as long as it has too many.
 
-        A role without a demand needs none once another one has a demand: it may have pods of an earlier AM attempt.
+        A role without a demand needs none: it may have pods of an earlier AM attempt.
         """
         pods = self._list(role)
         waiting = [pod for pod in pods if pod.stage in _WAITING]
         excess = len(pods) - self.demand.get(role, 0)
-        return waiting[::-1][:excess] if self.demand and excess > 0 else ()
+        return waiting[::-1][:excess] if excess > 0 else ()
 
     def has_waiting(self) -> bool:
         """Return True if any pod has no node yet."""

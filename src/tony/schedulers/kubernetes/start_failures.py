@@ -55,12 +55,12 @@ class StartFailures:
             self._emit(Unsatisfiable(role=pod.role, reason=text))
 
     def _is_caused_by_job(self, role: str) -> bool:
-        others = [pod for pod in self._table.pods.values() if pod.role == role and self._may_start(pod)]
+        others = [pod for pod in self._table.pods.values() if pod.role == role and _may_start(pod)]
         nodes, tasks = self._failed_nodes[role], self._table.demand.get(role, 1)
         is_everywhere = len({*nodes}) >= _MAX_NODES or len(nodes) >= _MAX_PODS_PER_TASK * tasks
         return is_everywhere and role not in self._started_roles and not others
 
-    def _may_start(self, pod: TaskPod) -> bool:
-        """Return True if a pod has no node yet, or one that has not failed."""
-        has_failed = pod.start_failure is not None and pod.start_failure.may_be_node_failure
-        return pod.stage is not PodStage.ENDING and not has_failed and pod.node not in self._failed_nodes[pod.role]
+
+def _may_start(pod: TaskPod) -> bool:
+    has_failed = pod.start_failure is not None and pod.start_failure.may_be_node_failure
+    return pod.stage is not PodStage.ENDING and not has_failed
