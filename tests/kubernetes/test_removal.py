@@ -47,7 +47,10 @@ def wait_deleted(lab: KubernetesLab, job: str) -> None:
 
 
 def test_nothing_is_left_of_a_job(lab: KubernetesLab) -> None:
-    """After its `ttl`; if its Job is deleted while it runs; if its AM never starts and it is killed."""
+    """After its `ttl`; if its Job is deleted while it runs; if its AM never starts and it is killed.
+
+    Who followed it keeps its history.
+    """
     deleted = lab.detach(lab.roles(FOREVER))
     ended = lab.detach(lab.roles(OK), *SHORT)
     image = ("--set", "scheduler.kubernetes.image=tony.local/none:1")
@@ -55,8 +58,11 @@ def test_nothing_is_left_of_a_job(lab: KubernetesLab) -> None:
     lab.wait_wrote("up")
     lab.client.delete(JOBS, deleted)
     assert lab.tony("kill", stuck).returncode == 0
-    for job in (deleted, ended, stuck):
+    assert lab.tony("submit", str(lab.roles(OK)), *SHORT, *lab.options).returncode == 0
+    (followed,) = {*lab.jobs()} - {deleted, ended, stuck}
+    for job in (deleted, ended, stuck, followed):
         wait_deleted(lab, job)
+    assert "session-opened" in lab.tony("events", followed).stdout
     status = lab.tony("status", deleted).stdout
     assert "its Job was removed from the cluster" in status
     assert "never started" not in status

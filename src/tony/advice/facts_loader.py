@@ -19,6 +19,7 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_summary import JobHead
 from tony.model.state_directory import JobFolder
 from tony.model.submission_record import JobRecord
+from tony.units import format_count
 
 JobLister = Callable[[JobRecord], Awaitable[Iterable[JobHead]]]
 JobFinder = Callable[[str], Awaitable[DirectoryJobView | None]]
@@ -81,6 +82,7 @@ async def load_facts(
         raise MissingRecordError(f"the configuration of {view.id} was not kept")
     runs = [await load_run(view, record)]
     problems: list[str] = []
+    missing = 0
     size = event_log.compute_size(view.folder.path)
     heads = await list_ended(record) if list_ended else scan(view.home).ended
     for head in select_same_jobs(heads, record)[:_MAX_OPENED]:
@@ -93,11 +95,15 @@ async def load_facts(
             continue
         try:
             runs.append(await load_run(other, other_record))
+        except MissingRecordError:
+            missing += 1
         except TonyError as error:
             problems.append(f"{head.job}: {error}")
         size += event_log.compute_size(other.folder.path)
         if len(runs) == _MAX_RUNS or (len(runs) >= RUNS_THAT_PROVE and size > _ENOUGH_BYTES):
             break
+    if missing:
+        problems.append(f"the events of {format_count(missing, 'earlier run')} are not on this machine")
     return Facts(runs=tuple(runs), problems=tuple(problems))
 
 

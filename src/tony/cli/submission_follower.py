@@ -20,15 +20,18 @@ from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import knows_sequences, print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import ExitCode, TonyError, raise_first_error
+from tony.history.job_record import record_of
 from tony.jobs.actions import kill
 from tony.jobs.failure_text import format_ending
 from tony.jobs.job_follower import Viewer, follow
+from tony.jobs.status.remote_job_sync import refresh
 from tony.model.ids import parse_role
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import OnInterrupt
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.schedulers import registry
 
 #: A coroutine that runs while a job is followed, with the view for its messages; cancelled when the job has ended.
 Companion = Callable[[Home, str, Viewer], Coroutine[Any, Any, None]]
@@ -57,6 +60,7 @@ def follow_and_report(
     report = follow_to_end(home, job_id, stream, early, companion, tail, spec.on_interrupt)
     if not early.tied and (sentence := _describe_outputs(report, home.job(job_id))):
         say(sentence, to=stream)
+    _keep_history(home, job_id)
     for name in _find_unmatched_patterns(spec, report, home.job(job_id)):
         warn(f"roles.{name}.progress_pattern matched no line of the output")
     if as_json:
@@ -106,6 +110,13 @@ def follow_to_end(
     if early.ended_by:
         raise click.exceptions.Exit(128 + early.ended_by)
     return report
+
+
+def _keep_history(home: Home, job_id: str) -> None:
+    """Fetch the events and metrics of an ended job if its cluster removes them after a while."""
+    if registry.load_submitter(home, record_of(home, job_id)).capabilities.history_expires:
+        with contextlib.suppress(TonyError):  # it can be fetched later
+            asyncio.run(refresh(home, job_id))
 
 
 def describe_detached(job_id: str) -> str:

@@ -26,6 +26,7 @@ class Capabilities:
         chooses: can keep containers off a host (`ContainerAllocator.exclude`).
         enlists: executors start before they know their task, and ask the AM for it (`EnlistingAllocator`).
         keeps_output: the end of all tasks' output is stored with the history (`ContainerAllocator.store_output`).
+        history_expires: an ended job's history is removed after a while, so followers copy it.
         honours: settings of roles that have an effect.
         cluster_ids: regular expression of the job ids by which any machine finds a job in its cluster; empty if only
             the machine that has submitted a job knows it.
@@ -37,5 +38,6 @@ class Capabilities:
     chooses: bool = False
     enlists: bool = False
     keeps_output: bool = False
+    history_expires: bool = False
     honours: frozenset[RoleSetting] = frozenset()
     cluster_ids: str = ""

@@ -101,6 +101,15 @@ def test_nothing_to_say(tony: Tony, home: Home) -> None:
     assert "No recommendations." in tony("advise", "last").out.splitlines()
 
 
+def test_earlier_runs_without_events_are_counted(tony: Tony, home: Home) -> None:
+    """They may be in a cluster, or were never fetched: one line for all."""
+    ids = recorded(home, replace(healthy(Random(0)), runs=3))
+    for job_id in ids[:2]:
+        for segment in segments(home.job(job_id).path):
+            segment.unlink()
+    assert tony("advise", ids[2], "--json").json["problems"] == ["the events of 2 earlier runs are not on this machine"]
+
+
 def test_only_some_findings(tony: Tony, home: Home) -> None:
     """By name; a name that there is not is refused with those that there are."""
     recorded(home, memory_over_asked(Random(0)))

@@ -567,6 +567,18 @@ async def _bring(folder: JobFolder, record: JobRecord, selection: Selection) -> 
         await logs.wait_until_finished()
 
 
+async def test_output_that_another_process_fetches_is_not_waited_for(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as by `tony logs` while the job is followed in another terminal."""
+    monkeypatch.setattr(log_fetcher, "_END_TIMEOUT_SECONDS", 3600.0)
+    folder, record, _ = remote_job
+    async with TalkingMaster(folder, running(folder, record)) as master, fetch_logs(home, record, Selection(), Notes()):
+        await wait_until(lambda: len(master.asked_logs) >= 4)
+        await asyncio.wait_for(_bring(folder, record, Selection()), 60.0)
+        assert all(ask.wait for ask in master.asked_logs)
+
+
 def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:
     """A local job: files in the job directory need no request."""
     folder, record = recorded(home)

@@ -9,7 +9,7 @@ import pytest
 from tests.schedulers.kubernetes.test_pod_status import waiting
 from tony import clock
 from tony.model.state_directory import Home, JobFolder
-from tony.schedulers.kubernetes.am_start_failure import has_lasted
+from tony.schedulers.kubernetes.am_start_failure import describe_pending, find_am_start_failure, has_lasted
 from tony.schedulers.kubernetes.pod_status import find_start_failure
 
 
@@ -44,6 +44,18 @@ def test_a_failure_lasts(
     now[0] += age
     assert has_lasted(folder, "uid-1", failure) is is_given_up
     assert first is (age == 0)
+
+
+def test_a_pending_am_says_how_long_it_may_wait() -> None:
+    assert describe_pending(waiting("ErrImagePull", "manifest unknown", image="x")).endswith(
+        "manifest unknown; the job fails if that lasts for 1 m 00 s"
+    )
+    node = waiting("CreateContainerError", "no such device")  # nothing moves the AM to another one
+    assert describe_pending(node).endswith("no such device; the job fails if that lasts for 15 m 00 s")
+    never = waiting("ErrImageNeverPull", "")
+    assert (failure := find_am_start_failure(never))
+    assert describe_pending(never) == failure.text
+    assert describe_pending(waiting("ContainerCreating", "")) == ""
 
 
 def test_a_refusal_lasts_only_without_a_break(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:

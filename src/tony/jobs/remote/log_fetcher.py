@@ -165,9 +165,10 @@ class LogFetcher:
         self._extra = _EXTRA_BYTES
         for stream in self._streams.values():
             stream.most = 0
+        self._left = len(self._open_streams())
+        self._lock_streams()  # all may be fetched by other processes: then there is no answer to wait for
         asking = asyncio.get_running_loop().create_task(self._request_all(connection))
         asking.add_done_callback(lambda task: connection.abort() if not task.cancelled() and task.exception() else None)
-        self._left = sum(not stream.done for stream in self._streams.values())
         try:
             while self._left and (message := await connection.receive()) is not None:
                 if isinstance(message, LogPiece):
@@ -182,16 +183,20 @@ class LogFetcher:
     async def _request_all(self, connection: RpcConnection) -> None:
         """Request every stream; those locked by another process as soon as it releases them."""
         while waiting := [stream for stream in self._open_streams() if not stream.most]:
-            self._resume_unlocked(stream for stream in waiting if not stream.is_writer)
             for number, stream in enumerate(stream for stream in waiting if stream.is_writer):
                 self._request(connection, stream)
                 if number % _REQUEST_BATCH == 0:
                     await connection.drain()
-            if not self._wait:  # output fetched by another process need not be fetched again
-                for stream in waiting:
-                    if not stream.is_writer:
-                        self._on_done(stream)
             await asyncio.sleep(_LOCK_POLL_SECONDS)
+            self._lock_streams()
+
+    def _lock_streams(self) -> None:
+        """Lock open streams that no other process fetches; without `wait`, those of other processes are done."""
+        self._resume_unlocked(stream for stream in self._open_streams() if not stream.is_writer)
+        if not self._wait:
+            for stream in self._open_streams():
+                if not stream.is_writer:
+                    self._on_done(stream)
 
     def _resume_unlocked(self, streams: Iterable[RemoteStream]) -> None:
         """Lock streams without a writer, and resume them at the end of their newest local file."""

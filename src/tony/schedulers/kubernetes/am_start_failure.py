@@ -1,4 +1,4 @@
-"""For how long the AM's container could not start, as commands on this machine have seen it.
+"""Why the AM's container cannot start, and for how long that was so, as commands on this machine have seen it.
 
 A pod does not say since when. Its age proves nothing: a pull may take minutes, and then fail once.
 """
@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tony import clock
+from tony.kube.api_client import Object
 from tony.linux.files import replace_file
 from tony.model.state_directory import JobFolder
+from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.launch_payload import decode_payload, encode_payload
 from tony.schedulers.kubernetes.pod_table import StartFailure
+from tony.units import format_duration
 
 #: Seconds for which the node of an AM may be unable to start it: nothing moves its pod to another one.
 _NODE_SECONDS = 900.0
@@ -32,6 +35,22 @@ class StartFailureTimes:
     since: Mapping[str, float] = field(default_factory=dict)
 
 
+def find_am_start_failure(pod: Object) -> StartFailure | None:
+    """Return why the AM cannot start in its pod; None if it can."""
+    failure = pod_status.find_start_failure(pod)
+    return replace(failure, grace_seconds=_NODE_SECONDS) if failure and failure.may_be_node_failure else failure
+
+
+def describe_pending(pod: Object) -> str:
+    """Return why the AM does not run yet, and for how long that may be so; empty if nothing is wrong."""
+    if reason := pod_status.find_pending_reason(pod):
+        return reason
+    failure = find_am_start_failure(pod)
+    if failure is None or not failure.grace_seconds:
+        return failure.text if failure else ""
+    return f"{failure.text}; the job fails if that lasts for {format_duration(failure.grace_seconds)}"
+
+
 def has_lasted(folder: JobFolder, pod: str, failure: StartFailure | None) -> bool:
     """Note why the AM's container cannot start now; return True if its grace has passed.
 
@@ -41,8 +60,6 @@ def has_lasted(folder: JobFolder, pod: str, failure: StartFailure | None) -> boo
         failure: None if it can start.
     """
     path, now = folder.am_start_failures, clock.wall()
-    if failure and failure.may_be_node_failure:
-        failure = replace(failure, grace_seconds=_NODE_SECONDS)
     if failure is None or not failure.grace_seconds:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)

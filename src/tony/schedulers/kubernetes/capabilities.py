@@ -9,6 +9,7 @@ CAPABILITIES = Capabilities(
     chooses=True,
     enlists=True,
     keeps_output=True,
+    history_expires=True,
     honours=frozenset(RoleSetting),
     cluster_ids=r"kubernetes-\d{8}-\d{6}-[0-9a-f]{6}",
 )

@@ -373,11 +373,3 @@ def _find_condition(pod: Object, kind: str) -> dict[str, Any] | None:
 
 def _clean_text(text: str) -> str:
     return escape_line(text, _MAX_CHARACTERS)
-
-
-def describe_pending(pod: Object) -> str:
-    """Return why a pod does not run yet; empty if nothing is wrong."""
-    if reason := find_pending_reason(pod):
-        return reason
-    failure = find_start_failure(pod)
-    return failure.text if failure else ""

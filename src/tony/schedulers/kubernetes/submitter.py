@@ -41,7 +41,7 @@ from tony.schedulers.job_store.output_store import read_tails
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.kubernetes import pod_status
 from tony.schedulers.kubernetes.access_rules import is_missing
-from tony.schedulers.kubernetes.am_start_failure import has_lasted
+from tony.schedulers.kubernetes.am_start_failure import describe_pending, find_am_start_failure, has_lasted
 from tony.schedulers.kubernetes.cancellation import Cancellation
 from tony.schedulers.kubernetes.capabilities import CAPABILITIES
 from tony.schedulers.kubernetes.cluster_clients import create_client, find_cluster_settings, localize_record
@@ -253,8 +253,8 @@ class KubernetesSubmitter(Submitter):
         if is_incomplete(job):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         pod = _find_running_pod(pods)
-        note = pod_status.describe_pending(pod) or pod_status.explain_restart(pod) if pod else refusal
-        failure = pod_status.find_start_failure(pod) if pod and not am.address else None
+        note = describe_pending(pod) or pod_status.explain_restart(pod) if pod else refusal
+        failure = find_am_start_failure(pod) if pod and not am.address else None
         if pod and has_lasted(self._home.job(job_id), str(pod["metadata"].get("uid")), failure) and failure:
             now = clock.wall()
             return ApplicationStatus(alive=False, note=failure.text, given_up=True, is_unstartable=True, ended=now)
