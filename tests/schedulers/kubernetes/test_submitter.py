@@ -340,25 +340,39 @@ def test_a_job_whose_application_master_failed_says_why(cluster: Cluster, job: P
     assert found.note == "it exited with exit code 42: service account tony may not watch pods"
 
 
-def test_a_job_whose_am_cannot_start_has_failed_for_that_reason(cluster: Cluster, job: PreparedJob) -> None:
+@pytest.mark.parametrize(
+    ("phase", "state", "reason"),
+    [
+        ("Pending", {"waiting": {"reason": "ErrImageNeverPull", "message": "no x"}}, "ErrImageNeverPull: no x"),
+        (
+            "Failed",
+            {"terminated": {"exitCode": 128, "reason": "StartError", "message": 'exec: "python3": not found in $PATH'}},
+            "image x cannot be used: it has no python3 on its PATH, and tony needs Python 3.11 or later",
+        ),
+    ],
+)
+def test_a_job_whose_am_cannot_start_has_failed_for_that_reason(
+    cluster: Cluster, job: PreparedJob, phase: str, state: Object, reason: str
+) -> None:
+    """Its pod may have ended before a command sees it."""
     submit(job)
     name = job.record.job_id
-    waiting = {"name": "tony", "image": "x", "state": {"waiting": {"reason": "ErrImageNeverPull", "message": "no x"}}}
+    container = {"name": "tony", "image": "x", "state": state}
     labels = {"tony.dev/job": name, "tony.dev/part": "am"}
     pod = {
         "metadata": {"name": "am", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {},
-        "status": {"phase": "Pending", "containerStatuses": [waiting]},
+        "status": {"phase": phase, "containerStatuses": [container]},
     }
     cluster.api.objects["/api/v1/namespaces/ml/pods", "am"] = pod
     status = asyncio.run(KubernetesSubmitter(job.home).application_status(name))
     assert status
-    assert (status.note, status.is_unstartable) == ("ErrImageNeverPull: no x", True)
+    assert (status.note, status.is_unstartable) == (reason, True)
     failure = build_last_report(job.folder, job.record, status).failure
     assert failure
     assert failure.diagnosis
-    assert (failure.reason, failure.cause) == ("ErrImageNeverPull: no x", FailureCause.REFUSED)
-    assert "name of the image" in failure.diagnosis.advice
+    assert (failure.reason, failure.cause) == (reason, FailureCause.REFUSED)
+    assert "image" in failure.diagnosis.advice
 
 
 def test_kept_output_is_fetched_as_long_as_the_job_is_in_the_cluster(cluster: Cluster, job: PreparedJob) -> None:

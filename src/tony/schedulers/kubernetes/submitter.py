@@ -254,8 +254,9 @@ class KubernetesSubmitter(Submitter):
             return ApplicationStatus(alive=True, note="its submission is not complete, or was interrupted")
         pod = _find_running_pod(pods)
         note = describe_pending(pod) or pod_status.explain_restart(pod) if pod else refusal
-        failure = find_am_start_failure(pod) if pod and not am.address else None
-        if pod and has_lasted(self._home.job(job_id), str(pod["metadata"].get("uid")), failure) and failure:
+        # A pod that could not start may have ended.
+        failure = find_am_start_failure(pods[-1]) if pods and not am.address else None
+        if pods and has_lasted(self._home.job(job_id), str(pods[-1]["metadata"].get("uid")), failure) and failure:
             now = clock.wall()
             return ApplicationStatus(alive=False, note=failure.text, given_up=True, is_unstartable=True, ended=now)
         return replace(am, note=note, host=str(pod["spec"].get("nodeName") or "") if pod else "")
