@@ -20,6 +20,7 @@ from tony.history.metrics_reader import Peak
 from tony.model.job_spec import MIB
 from tony.model.progress import CheckpointRecord
 from tony.model.states import JobState
+from tony.units import parse_size
 
 
 def found(plan: Plan, seed: int = 0) -> dict[str, Recommendation]:
@@ -55,6 +56,14 @@ def test_more_memory_saves_nothing() -> None:
     died = [found(plan)["memory-tight"] for plan in plans if plan.out_of_memory]
     assert died
     assert all(each.patch and each.saving == Saving() for each in died)
+
+
+def test_a_job_killed_for_memory_gets_more_than_its_peak() -> None:
+    """Which may be above its request: the limit of its container has a share for the executor."""
+    plan = next(each for seed in range(8) if (each := jobs.memory_tight(Random(seed))).out_of_memory)
+    requested = plan.spec.roles["worker"].resources.memory
+    (change,) = found(worker(plan, memory=2.0 * requested))["memory-tight"].patch
+    assert parse_size(str(change.new.value)) > 2.5 * requested
 
 
 def test_a_task_that_was_not_measured() -> None:

@@ -13,7 +13,7 @@ from tests.facts import mentions
 from tony.core.deadline import DeadlineKind
 from tony.core.failure_builders import failure_from_exit, failure_from_job_timeout, failure_from_timeout
 from tony.model.diagnosis import Diagnosis, EvidenceLine
-from tony.model.job_spec import GIB, JobSpec, Resources, Timeouts
+from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Timeouts
 from tony.model.program_exit import ExitReason, ExitStatus
 
 RANK = "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected"
@@ -37,6 +37,15 @@ def test_more_memory_for_the_role_that_ran_out_of_it() -> None:
     found = diagnose(replace(spec, roles={"worker": worker}), reason=ExitReason.MEMORY, code=None, signal="SIGKILL")
     assert found.patch == ("[roles.worker]", 'memory = "3g"')
     assert mentions(found.advice, "worker", "2g")
+
+
+def test_more_memory_than_the_program_was_seen_to_use() -> None:
+    """The limit of a container may be above that of its role: its executor has a share."""
+    spec = workers(1)
+    worker = replace(spec.roles["worker"], resources=Resources(memory=64 * MIB))
+    tight = replace(spec, roles={"worker": worker})
+    found = diagnose(tight, reason=ExitReason.MEMORY, code=None, signal="SIGKILL", peak_memory=100 * MIB)
+    assert found.patch == ("[roles.worker]", 'memory = "150m"')
 
 
 @pytest.mark.parametrize(

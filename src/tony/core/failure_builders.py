@@ -183,7 +183,7 @@ def failure_from_task(
     if bug and failure.diagnosis:
         executor_log = f"logs/{task.id.role}-{task.id.index}.executor.log"
         return replace(failure, log=executor_log, diagnosis=replace(failure.diagnosis, evidence=(bug,)))
-    return add_remedy(state, failure)
+    return add_remedy(state, failure, status)
 
 
 def failure_from_timeout(state: State, task: Task, kind: DeadlineKind, at: float) -> Failure:

@@ -11,10 +11,11 @@ from tony.core.state import State
 from tony.model.diagnosis import Diagnosis, EvidenceLine
 from tony.model.failure import RUN_TIME_LIMITS, Failure, FailureCause, TimeoutFacts
 from tony.model.job_spec import JobSpec
+from tony.model.program_exit import ExitStatus
 from tony.name_suggestions import find_closest_match
 from tony.units import format_duration, format_exact_duration, format_exact_size, format_size
 
-#: How many times its memory a task that was killed for it gets.
+#: How many times its memory, or what it was seen to use if that is more, a task that was killed for it gets.
 _MEMORY_FACTOR = 1.5
 #: How many times as long a limit is made that has passed.
 _TIME_FACTOR = 2.0
@@ -40,17 +41,21 @@ _MISSING_FILE = re.compile(r"No such file or directory: '([^']+)'$")
 _RANK_MISSING = re.compile(r"KeyError: '(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)'")
 
 
-def add_remedy(state: State, failure: Failure) -> Failure:
-    """Return the failure with advice and patch of its diagnosis, where the settings of the job tell what to change."""
+def add_remedy(state: State, failure: Failure, status: ExitStatus | None = None) -> Failure:
+    """Return the failure with advice and patch of its diagnosis, where the settings of the job tell what to change.
+
+    Args:
+        status: of the program that failed; None if no exit was reported.
+    """
     found = failure.diagnosis
     if found is None:
         return failure
-    return replace(failure, diagnosis=_find_remedy(state, failure, found))
+    return replace(failure, diagnosis=_find_remedy(state, failure, found, status))
 
 
-def _find_remedy(state: State, failure: Failure, found: Diagnosis) -> Diagnosis:
+def _find_remedy(state: State, failure: Failure, found: Diagnosis, status: ExitStatus | None) -> Diagnosis:
     if failure.cause is FailureCause.MEMORY:
-        return _raise_memory(state, failure, found)
+        return _raise_memory(state, failure, found, peak=(status.peak_memory if status else None) or 0)
     if failure.cause in _TIME_LIMITS:
         return _raise_time_limit(state, failure, found)
     if failure.cause in RUN_TIME_LIMITS and isinstance(failure.facts, TimeoutFacts):
@@ -62,11 +67,12 @@ def _find_remedy(state: State, failure: Failure, found: Diagnosis) -> Diagnosis:
     return found
 
 
-def _raise_memory(state: State, failure: Failure, found: Diagnosis) -> Diagnosis:
+def _raise_memory(state: State, failure: Failure, found: Diagnosis, *, peak: int) -> Diagnosis:
     if failure.task is None:
         return found
     role, has = failure.task.role, state.tasks[failure.task].memory or state.roles[failure.task.role].memory
-    more = scale_memory(has, _MEMORY_FACTOR)
+    # A container may have a higher limit than its role: on Kubernetes it has a share for the executor.
+    more = scale_memory(max(has, peak), _MEMORY_FACTOR)
     advice = f"request more memory for {role}, which had {format_size(has)}, or load less at a time"
     return replace(found, advice=advice, patch=_patch_role(role, f'memory = "{format_exact_size(more)}"'))
 

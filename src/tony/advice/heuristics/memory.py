@@ -94,8 +94,8 @@ class MemoryUnderRequested(Heuristic):
             yield self._build_recommendation(name, now, died, near)
 
     def _build_recommendation(self, name: str, now: RoleFacts, died: int, near: list[RoleFacts]) -> Recommendation:
-        new = round_memory(now.memory * self.limits["much_more" if died else "more"])
         highest = max((known.resident or 0 for known in near), default=0)
+        new = round_memory(max(now.memory, highest) * self.limits["much_more" if died else "more"])
         limit = format_amount(now.memory, Unit.BYTES)
         peak = f", peak {format_amount(highest, Unit.BYTES)}" if highest else ""
         if died:
