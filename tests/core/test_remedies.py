@@ -67,7 +67,7 @@ def test_a_longer_limit_for_a_task(kind: DeadlineKind, timeouts: Timeouts, patch
     ("kind", "timeouts", "patch"),
     [
         (DeadlineKind.JOB, Timeouts(job=3600.0), ""),
-        (DeadlineKind.ALLOCATION, Timeouts(allocation=300.0), 'allocation_timeout = "10m"'),
+        (DeadlineKind.ALLOCATION, Timeouts(allocation=300.0), ""),
     ],
 )
 def test_a_longer_limit_for_the_job(kind: DeadlineKind, timeouts: Timeouts, patch: str) -> None:
@@ -75,6 +75,15 @@ def test_a_longer_limit_for_the_job(kind: DeadlineKind, timeouts: Timeouts, patc
     failure = failure_from_job_timeout(simulation.app.state, kind, 1.0)
     assert failure.diagnosis
     assert failure.diagnosis.patch == ((patch,) if patch else ())
+
+
+def test_the_advice_after_missing_containers_holds_for_any_reason() -> None:
+    """A longer limit is no use where no node can ever take a task."""
+    failure = failure_from_job_timeout(
+        started(workers(1, timeouts=Timeouts(allocation=300.0))).app.state, DeadlineKind.ALLOCATION, 1.0
+    )
+    assert failure.diagnosis
+    assert mentions(failure.diagnosis.advice, "request less", "node_label", "allocation_timeout", "administrator")
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,14 @@ _MEMORY_FACTOR = 1.5
 _TIME_FACTOR = 2.0
 #: Limits of what takes about as long in every job; how long its programs need, only the user knows.
 _TIME_LIMITS: Mapping[FailureCause, str] = {
-    FailureCause.ALLOCATION_TIMEOUT: "allocation",
     FailureCause.REGISTRATION_TIMEOUT: "registration",
     FailureCause.STARTUP_TIMEOUT: "startup",
 }
+#: No patch: where no node could ever take a task, a longer limit changes nothing, and only the scheduler's words tell.
+_ALLOCATION_ADVICE = (
+    "request less, select other nodes (node_label, for one), raise allocation_timeout if room will become free, or ask "
+    "the cluster's administrator for more"
+)
 #: A path in a message that does not begin at the root, of something like a script.
 _RELATIVE_PATH = re.compile(r"(?:^|[\s'\"])(?:\.{1,2}/[\w./-]+|(?:[\w-]+/)*[\w-]+\.(?:py|sh))(?![\w/])")
 _QUOTED = re.compile(r"'([^']+)'")
@@ -56,6 +60,8 @@ def add_remedy(state: State, failure: Failure, status: ExitStatus | None = None)
 def _find_remedy(state: State, failure: Failure, found: Diagnosis, status: ExitStatus | None) -> Diagnosis:
     if failure.cause is FailureCause.MEMORY:
         return _raise_memory(state, failure, found, peak=(status.peak_memory if status else None) or 0)
+    if failure.cause is FailureCause.ALLOCATION_TIMEOUT:
+        return replace(found, advice=_ALLOCATION_ADVICE)
     if failure.cause in _TIME_LIMITS:
         return _raise_time_limit(state, failure, found)
     if failure.cause in RUN_TIME_LIMITS and isinstance(failure.facts, TimeoutFacts):
