@@ -169,6 +169,9 @@ def test_affinities_of_a_template_hold_as_well_as_those_of_tony(tmp_path: Path) 
         ({}, {"node_selector": {"a": 1}}, "roles.worker.kubernetes.node_selector", 'must be text, in quotes: "1"'),
         ({"node_selector": {"gpu": True}}, {}, "scheduler.kubernetes.node_selector", 'in quotes: "true"'),
         ({"volumes": {"/x": "nfs:a"}}, {}, "scheduler.kubernetes.volumes", '"/x" = "nfs:a": expected '),
+        ({"staging": "s3://b"}, {}, "scheduler.kubernetes.staging", 'PREFIX": the name of a bucket has 3 to 63'),
+        ({"history": "s3://b/c"}, {}, "scheduler.kubernetes.history", "the name of a bucket has 3 to 63"),
+        ({"history": "s3://bucket"}, {}, "scheduler.kubernetes.history", "it names no folder"),
         ({"am_template": {"spec": {"restartPolicy": "x"}}}, {}, "scheduler.kubernetes.am_template", "restartPolicy"),
     ],
 )

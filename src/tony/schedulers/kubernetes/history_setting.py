@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.model.hdfs_uri import normalize_hdfs_uri, split_address
 from tony.schedulers.job_store.job_objects import PREFIX
-from tony.storage.s3.s3_address import S3_CHARACTERS, split_s3_address
+from tony.storage.s3.s3_address import split_s3_address
 
 #: The default: in ConfigMaps of the namespace.
 IN_NAMESPACE = "configmaps"
@@ -24,10 +24,10 @@ def parse_history(text: str) -> str:
     if is_in_s3(text):
         try:
             bucket, prefix = split_s3_address(text)
-        except ValueError:
-            prefix = ""
+        except ValueError as error:
+            raise ValueError(f'expected "s3://BUCKET/FOLDER": {error}.') from None
         if not prefix:
-            raise ValueError(f'expected "s3://BUCKET/FOLDER", of {S3_CHARACTERS}.')
+            raise ValueError('expected "s3://BUCKET/FOLDER": it names no folder.')
         return f"s3://{bucket}/{prefix}"
     if not text.startswith("hdfs:"):
         raise ValueError(f'expected "{IN_NAMESPACE}", "hdfs://NAMENODE/FOLDER" or "s3://BUCKET/FOLDER".')

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tony.schedulers.kubernetes.staging_location import ObjectMissingError, StagingLocation
-from tony.storage.s3.s3_address import S3_CHARACTERS, split_s3_address
+from tony.storage.s3.s3_address import split_s3_address
 
 _PREFIX = "tony-staging"
 
@@ -33,8 +33,8 @@ class StagingS3(StagingLocation):
         """
         try:
             bucket, prefix = split_s3_address(text)
-        except ValueError:
-            raise ValueError(f'expected "s3://BUCKET" or "s3://BUCKET/PREFIX", of {S3_CHARACTERS}.') from None
+        except ValueError as error:
+            raise ValueError(f'expected "s3://BUCKET" or "s3://BUCKET/PREFIX": {error}.') from None
         return cls(bucket, prefix or _PREFIX)
 
     def __str__(self) -> str:
