@@ -10,6 +10,7 @@ import pytest
 from tony.kube.api_client import Object
 from tony.schedulers.kubernetes.feasibility import PodDemand, compute_amounts, find_node_notices, find_quota_problems
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NAMES = {"gpu": "nvidia.com/gpu", "nic": "a.com/nic", "pages": "hugepages-2Mi"}
 
 
@@ -87,11 +88,32 @@ def test_pods_that_no_node_takes_are_named(demand: PodDemand, nodes: list[Object
 
 
 def test_pods_that_no_node_accepts_are_named() -> None:
-    nodes = [build_node({"zone": "b"})]
-    (notice,) = find_node_notices([build_demand(selector={"zone": "a"})], nodes)
-    assert notice.startswith(
-        "No node of the cluster accepts a task of worker (see node_selector, node_label, tolerations)"
+    """With the labels that they require, which may be of any length."""
+    nodes = [build_node({"zone": "b", "pool": "ml"})]
+    (notice,) = find_node_notices([build_demand(selector={"zone": "a", "pool": "ml"})], nodes)
+    assert notice == (
+        "No node of the cluster has the labels that a task of worker requires: zone=a, pool=ml "
+        "(see node_selector, node_label); it may wait for one that fits."
     )
+    long = {f"label-{number}": "\x1b[2J" * 9 for number in range(99)}
+    (notice,) = find_node_notices([build_demand(key="scheduler.kubernetes", selector=long)], nodes)
+    assert len(notice) < 1000
+    assert notice.isprintable()
+    assert "(see node_selector, am_template)" in notice
+
+
+def test_a_label_of_a_topology_that_no_node_has_is_named() -> None:
+    demand = build_demand(memory="15Gi")
+    term = {"labelSelector": {}, "topologyKey": "zone"}
+    demand.pod["spec"]["affinity"] = {"podAffinity": {REQUIRED: [term]}}
+    (notice,) = find_node_notices([demand], [build_node()])
+    assert notice == (
+        "No node of the cluster that accepts a task of worker has the label zone (see topology); "
+        "it may wait for one that fits."
+    )
+    assert not [*find_node_notices([demand], [build_node(), build_node({"zone": "a"})])]
+    (notice,) = find_node_notices([demand], [build_node(), build_node({"zone": "a"}, memory="1Gi")])
+    assert "the largest node has 1 GiB" in notice
 
 
 def test_taints_keep_off_pods_that_do_not_tolerate_them() -> None:
@@ -99,7 +121,15 @@ def test_taints_keep_off_pods_that_do_not_tolerate_them() -> None:
     taint: Object = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
     passing: Object = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
     tainted, demand = [build_node(taints=(taint, passing))], build_demand(memory="1")
-    assert [*find_node_notices([demand], tainted)]
+    (notice,) = find_node_notices([demand], tainted)
+    assert notice == (
+        "Each node of the cluster has a taint that a task of worker does not tolerate: gpu=only:NoSchedule "
+        "(see tolerations); it may wait for one that fits."
+    )
+    labelled = [build_node(), build_node({"pool": "ml"}, taints=({"key": "a", "effect": "NoExecute"},))]
+    (notice,) = find_node_notices([build_demand(selector={"pool": "ml"})], labelled)
+    assert notice.startswith("Each node of the cluster with pool=ml has a taint ")
+    assert ": a:NoExecute (" in notice
     for toleration in (
         {"key": "gpu", "value": "only"},
         {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},

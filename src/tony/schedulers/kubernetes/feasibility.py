@@ -6,7 +6,7 @@ for what counts against a quota; v1.36.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -26,6 +26,11 @@ _BYTES = ("memory", "ephemeral-storage", "hugepages-")
 #: Resources that quotas also have without the prefix `requests.`, and those that a pod may set for all its containers.
 _SHORT_NAMES = ("cpu", "memory", "ephemeral-storage", "hugepages-")
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
+
+#: What pods require that are to run near others, as `topology` has it.
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+#: Labels or taints in one message.
+_MAX_CHARACTERS = 200
 
 Amounts = dict[str, Decimal]
 
@@ -97,11 +102,7 @@ def find_node_notices(demands: Sequence[PodDemand], nodes: Sequence[Object]) -> 
         ValueError: a quantity is invalid.
     """
     for demand in demands if nodes else ():
-        fitting = [node for node in nodes if _accepts(node, demand.pod)]
-        if not fitting:
-            keys = "node_selector, node_label, tolerations" + (", am_template" if demand.is_am else "")
-            yield f"No node of the cluster accepts {demand.what} (see {keys}); it may wait for one that does."
-        elif text := _explain_lack(demand, [_parse(node["status"].get("allocatable")) for node in fitting]):
+        if text := _explain_wait(demand, nodes):
             yield f"{text}; it may wait for one that fits."
 
 
@@ -135,6 +136,32 @@ def find_quota_problems(demands: Sequence[PodDemand], quotas: Sequence[Object]) 
                 yield Problem(key="roles", message=text)
 
 
+def _explain_wait(demand: PodDemand, nodes: Sequence[Object]) -> str:
+    """Return why no node could take a pod, even if it were empty; empty if one could."""
+    spec, template = demand.pod["spec"], ", am_template" if demand.is_am else ""
+    selector = spec.get("nodeSelector") or {}
+    labelled = [node for node in nodes if selector.items() <= _read_labels(node).items()]
+    labels = _join(f"{label}={value}" for label, value in selector.items())
+    if not labelled:
+        keys = f"node_selector{template or ', node_label'}"
+        return f"No node of the cluster has the labels that {demand.what} requires: {labels} (see {keys})"
+    tolerations = spec.get("tolerations") or ()
+    taints = [[*_find_refusing_taints(node, tolerations)] for node in labelled]
+    accepting = [node for node, refusing in zip(labelled, taints, strict=True) if not refusing]
+    if not accepting:
+        texts = _join(dict.fromkeys(_format_taint(taint) for refusing in taints for taint in refusing))
+        which = f" with {labels}" if labels else ""
+        keys = f"tolerations{template}"
+        return f"Each node of the cluster{which} has a taint that {demand.what} does not tolerate: {texts} (see {keys})"
+    terms = ((spec.get("affinity") or {}).get("podAffinity") or {}).get(_REQUIRED) or ()
+    for label in [str(term["topologyKey"]) for term in terms]:
+        accepting = [node for node in accepting if label in _read_labels(node)]
+        if not accepting:
+            key = "am_template" if demand.is_am else "topology"
+            return f"No node of the cluster that accepts {demand.what} has the label {_join([label])} (see {key})"
+    return _explain_lack(demand, [_parse(node["status"].get("allocatable")) for node in accepting])
+
+
 def _explain_lack(demand: PodDemand, allocatable: Sequence[Amounts]) -> str:
     """Return why no node is large enough for a pod; empty if one is."""
     amounts = compute_amounts(demand.pod)
@@ -150,19 +177,27 @@ def _explain_lack(demand: PodDemand, allocatable: Sequence[Amounts]) -> str:
     return f"No node has all that {demand.what} requests: {requested}"
 
 
-def _accepts(node: Object, pod: Object) -> bool:
-    """Return True if labels and taints of a node do not keep a pod off it."""
-    labels, spec = node["metadata"].get("labels") or {}, pod["spec"]
-    selector = spec.get("nodeSelector") or {}
-    taints = [
-        taint
-        for taint in node["spec"].get("taints") or ()
-        if taint["effect"] in _EFFECTS and not taint["key"].startswith(_OWN_TAINTS)
-    ]
-    tolerations = spec.get("tolerations") or ()
-    return selector.items() <= labels.items() and all(
-        any(_tolerates(each, taint) for each in tolerations) for taint in taints
-    )
+def _read_labels(node: Object) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}
+
+
+def _find_refusing_taints(node: Object, tolerations: Sequence[Object]) -> Iterator[Object]:
+    """Yield the taints of a node that keep a pod with these tolerations off it."""
+    for taint in node["spec"].get("taints") or ():
+        is_lasting = taint["effect"] in _EFFECTS and not taint["key"].startswith(_OWN_TAINTS)
+        if is_lasting and not any(_tolerates(each, taint) for each in tolerations):
+            yield taint
+
+
+def _format_taint(taint: Object) -> str:
+    """Return a taint as `tolerations` has it."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
+def _join(texts: Iterable[str]) -> str:
+    """Return texts of other users in one line of bounded length."""
+    return escape_line(", ".join(texts), _MAX_CHARACTERS)
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
