@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.schedulers.kubernetes.fake_cluster import RUNTIME, build_pod
+from tony.errors import Problem
 from tony.kube.api_client import Object
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.submission_record import JobRecord
@@ -130,6 +131,24 @@ def test_the_label_of_a_role_is_one_more(tmp_path: Path) -> None:
     labelled = replace(spec, roles={"worker": replace(spec.roles["worker"], node_label="gpu=a100")})
     pod = build_pod(build_record(tmp_path, labelled))
     assert pod["spec"]["nodeSelector"] == {"pool": "ml", "gpu": "a100"}
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ("pool=ml", ""),
+        ("pool=", ""),
+        ("pool", 'expected "key=value" on Kubernetes; "pool=" is a label with an empty value.'),
+        ("=ml", 'expected "key=value" on Kubernetes.'),
+    ],
+)
+def test_the_label_of_a_role_has_a_value(label: str, message: str) -> None:
+    """On YARN it is a name alone, so that only Kubernetes refuses it; no node would have it."""
+    spec = build_spec({}, worker={})
+    labelled = replace(spec, roles={"worker": replace(spec.roles["worker"], node_label=label)})
+    problems = find_pod_problems(labelled, read_settings({})[0])
+    expected = [Problem(key="roles.worker.node_label", value=label, message=message)] if message else []
+    assert problems == expected
 
 
 def test_a_role_with_a_topology_of_its_own_is_not_with_the_others(tmp_path: Path) -> None:

@@ -116,7 +116,16 @@ def find_pod_problems(spec: JobSpec, settings: KubernetesSettings) -> Sequence[P
         prefix, own = f"roles.{name}.kubernetes", read_role_settings(role)
         problems += _find_placement_problems(prefix, own.tolerations, own.node_selector, own.volumes)
         problems += _find_template_problems(f"{prefix}.template", own.template, is_for_am=False)
+        problems += _find_label_problem(f"roles.{name}.node_label", role.node_label or "")
     return problems
+
+
+def _find_label_problem(key: str, node_label: str) -> Iterator[Problem]:
+    """Yield what is wrong with a label that other schedulers may know: theirs are names without a value."""
+    label, separator, _ = node_label.partition("=")
+    if node_label and not (label and separator):
+        empty = f'; "{label}=" is a label with an empty value' if label else ""
+        yield Problem(key=key, value=node_label, message=f'expected "key=value" on Kubernetes{empty}.')
 
 
 def _find_placement_problems(
