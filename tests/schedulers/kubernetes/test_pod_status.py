@@ -263,9 +263,11 @@ def test_the_end_of_its_container_is_that_of_an_executor(status: Object, expecte
 def test_the_end_of_an_application_master_has_the_end_of_its_log() -> None:
     """And names the setting with which it gets more memory."""
     assert explain_am_end(ended({"exitCode": 42, "message": "may not\nget jobs"})) == (
-        "it exited with exit code 42: may not get jobs"
+        "the application master exited with exit code 42: may not get jobs"
     )
-    assert "`scheduler.kubernetes.am_memory`" in explain_am_end(ended({"exitCode": 137, "reason": "OOMKilled"}))
+    killed = explain_am_end(ended({"exitCode": 137, "reason": "OOMKilled"}))
+    assert killed.startswith("the kernel killed the application master at its memory limit")
+    assert "`scheduler.kubernetes.am_memory`" in killed
     assert not explain_am_end(ended({"exitCode": 0}))
 
 

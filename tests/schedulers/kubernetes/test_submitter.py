@@ -337,7 +337,7 @@ def test_a_job_whose_application_master_failed_says_why(cluster: Cluster, job: P
     cluster.api.objects["/api/v1/namespaces/ml/pods", f"{name}-x"] = {"metadata": metadata, "status": status}
     found = asyncio.run(KubernetesSubmitter(job.home).application_status(name))
     assert found
-    assert found.note == "it exited with exit code 42: service account tony may not watch pods"
+    assert found.note == "the application master exited with exit code 42: service account tony may not watch pods"
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ class KubernetesAmContainer(AmContainer):
         if deaths >= allowed:
             text = f"{deaths} of {allowed} AM attempts (am_attempts) died within {ATTEMPTS_WITHIN / 60:g} minutes"
             (pod,) = self._client.list(PODS, name=self._pod).items or ({},)
-            last = pod_status.explain_am_end(pod, "lastState")
+            last = pod_status.explain_am_end(pod, "lastState", "it")
             self._fail_job(f"{text}; the last one: {last}" if last else text, LOST_EXIT_CODE)
 
     def _fail_job(self, reason: str, exit_code: int = REFUSED_EXIT_CODE) -> NoReturn:

@@ -275,23 +275,25 @@ def build_end_event(pod: TaskPod, content: Object) -> ContainerEnded:
     )
 
 
-def explain_am_end(pod: Object, state: str = "state") -> str:
+def explain_am_end(pod: Object, state: str = "state", subject: str = "the application master") -> str:
     """Return how the AM in a pod ended, with the end of its log; empty if it did not, or succeeded.
 
     Args:
         state: the field of its container; `lastState` of the one before.
+        subject: the word for it, `it` where the text before names it.
     """
     terminated = (_get_container(pod).get(state) or {}).get("terminated") or {}
     if terminated.get("reason") == "OOMKilled":
         limit = _find_memory_limit(pod)
-        return f"the kernel killed it at its memory limit{limit}: request more with `scheduler.kubernetes.am_memory`"
-    return _describe_exit("it", terminated) if terminated.get("exitCode") else ""
+        remedy = "request more with `scheduler.kubernetes.am_memory`"
+        return f"the kernel killed {subject} at its memory limit{limit}: {remedy}"
+    return _describe_exit(subject, terminated) if terminated.get("exitCode") else ""
 
 
 def explain_restart(pod: Object) -> str:
     """Return how the AM in a pod ended while the kubelet waits before it starts it again; empty if it does not."""
     is_waiting = "waiting" in (_get_container(pod).get("state") or {})
-    last = explain_am_end(pod, "lastState") if is_waiting else ""
+    last = explain_am_end(pod, "lastState", "it") if is_waiting else ""
     return f"its application master ended, and is started again: {last}" if last else ""
 
 
