@@ -84,7 +84,10 @@ def test_a_table_of_a_site_may_be_final(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("template = 3", "scheduler.kubernetes.template = 3 (job.toml:4): expected a table, not a whole number."),
+        (
+            "template = 3",
+            'template = 3 (job.toml:4): expected a table such as { key = "value" }, not a whole number.',
+        ),
         (
             "template.spec.a = [1, 1979-05-27]",
             ": spec.a[1]: expected text, a number, true, false, a list or a table, not a date.",

@@ -273,7 +273,7 @@ def _ports(value: Any) -> tuple[int, int]:
 
 def _table(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"expected a table, not {_kind(value)}.")
+        raise ValueError(f'expected a table such as {{ key = "value" }}, not {_kind(value)}.')
     for name, each in value.items():
         _check_json(each, name)
     return value
