@@ -186,6 +186,14 @@ class TestCommand:
             answer = tony("timeline", JOB)
         assert "digits  running  for " in answer.out
 
+    def test_an_ended_job_without_events(self, tony: Tony, home: Home) -> None:
+        """None are to come, so that it does not say yet."""
+        folder, written = recorded(home)
+        write_summary(folder, succeeded(folder, written))
+        expected = f"no events of job {JOB} are kept; its state is succeeded"
+        assert tony("timeline", JOB).out == f"{expected}; see: tony status {JOB}\n"
+        assert expected in tony("trace", JOB, "--json").err
+
     def test_a_task_that_is_not_there(self, tony: Tony, home: Home) -> None:
         folder, written = recorded(home)
         write_summary(folder, succeeded(folder, written))

@@ -13,7 +13,7 @@ from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option, tasks_argument
 from tony.cli.terminal.output import has_colours, print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_size, knows_unicode
-from tony.cli.text.timeline_text import MAX_TASK_ROWS, format_headline, format_timeline
+from tony.cli.text.timeline_text import MAX_TASK_ROWS, describe_missing_events, format_headline, format_timeline
 from tony.jobs.log_files import select_named_tasks
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
         print_json(line)
         return
     if line is None:
-        say(f"no events yet: job {name} is {report.state.value}; see: tony status {name}")
+        say(f"{describe_missing_events(name, report.state)}; see: tony status {name}")
         return
     coloured = has_colours(sys.stdout)
     say(format_headline(line, report.state.value, report.name))

@@ -14,6 +14,7 @@ from tony import __version__
 from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say
+from tony.cli.text.timeline_text import describe_missing_events
 from tony.errors import UnknownJobError, UserError
 from tony.history.metrics_reader import Metrics
 from tony.jobs.otlp_export import ENDPOINT, HEADERS, build_traces_url, parse_headers, requests, send
@@ -64,7 +65,7 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
 async def _load(view: DirectoryJobView) -> tuple[JobReport, Timeline]:
     report, line = await view.status(), await view.timeline()
     if line is None:
-        raise UnknownJobError(f"job {view.id} has no events yet: it is {report.state.value}")
+        raise UnknownJobError(describe_missing_events(view.id, report.state))
     return report, line
 
 

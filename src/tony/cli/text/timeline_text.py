@@ -15,6 +15,7 @@ from tony.cli.terminal.terminal_text import count_columns, cut
 from tony.control_characters import escape
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
+from tony.model.states import JobState
 from tony.units import format_count, format_duration
 
 #: Most tasks that get a row each; with more, several share a lane.
@@ -135,6 +136,12 @@ def format_headline(line: Timeline, state: str, name: str) -> str:
     took = f"{'took' if line.ended is not None else 'for'} {format_duration(max(0.0, line.until))}"
     sessions = f"  {len(line.sessions)} sessions" if len(line.sessions) > 1 else ""
     return escape(f"{line.job}  {name}  {state}  {took}{sessions}")
+
+
+def describe_missing_events(job: str, state: JobState) -> str:
+    """Return that a job has no events: those of an ended job may have been removed, or it never started."""
+    missing = f"no events of job {job} are kept" if state.ended else f"job {job} has no events yet"
+    return escape(f"{missing}; its state is {state.value}")
 
 
 # --- time and columns -------------------------------------------------------------------------------------------------
