@@ -64,6 +64,21 @@ class Peak:
     most: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestMetrics:
+    """The newest metrics of a running job, from its AM: where the file is a copy, they are newer.
+
+    Attributes:
+        now: seconds since the job was accepted, up to which they are complete.
+        progress: the progress of the newest attempt of each task.
+        values: task -> series -> newest value.
+    """
+
+    now: float
+    progress: tuple[Progress, ...]
+    values: Mapping[str, Mapping[str, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class _TaskRow:
     number: int
@@ -76,12 +91,13 @@ class Metrics:
 
     Args:
         own: the job is in the user's own history; lower limits apply to jobs of other users.
+        newest: take precedence over the file's progress and newest values, unless the file is newer.
 
     Attributes:
         problem: why data is missing; empty if everything read so far was valid.
     """
 
-    def __init__(self, path: Path, *, own: bool = True) -> None:
+    def __init__(self, path: Path, *, own: bool = True, newest: NewestMetrics | None = None) -> None:
         self._path = path
         self._rows, self._text = (_MAX_ROWS, _MAX_TEXT_BYTES) if own else (_MAX_FOREIGN_ROWS, _MAX_FOREIGN_TEXT_BYTES)
         self.problem = ""
@@ -90,7 +106,10 @@ class Metrics:
         self._tasks: Mapping[str, _TaskRow] = {}
         self._deadline = math.inf
         self._last = "NULL"
+        self._newest: NewestMetrics | None = None
         self._open()
+        if newest is not None and newest.now >= (self.known_until or 0.0):
+            self._newest = newest
 
     def __enter__(self) -> Metrics:
         return self
@@ -106,8 +125,8 @@ class Metrics:
 
     @property
     def known(self) -> bool:
-        """True if the file could be opened."""
-        return self._database is not None
+        """True if the file could be opened, or there are newer metrics than its own."""
+        return self._database is not None or self._newest is not None
 
     # --- contents -------------------------------------------------------------------------------------------------
 
@@ -187,6 +206,9 @@ class Metrics:
                     _, task, _ = layout.parts(row[0])
                     if newest is not None and task in tasks:
                         found.setdefault(tasks[task], {})[name] = newest
+        for named, values in self._newest.values.items() if self._newest else ():
+            chosen = {name: value for name, value in values.items() if series is None or name in series}
+            found.setdefault(named, {}).update(chosen)
         return found
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
@@ -208,6 +230,8 @@ class Metrics:
     @property
     def known_until(self) -> float | None:
         """Like `ProgressRecords.known_until`; None if the file does not say."""
+        if self._newest is not None:
+            return self._newest.now
         for (value,) in self._query("SELECT value FROM about WHERE key = ?", (layout.WRITTEN,)):
             if isinstance(value, int | float) and math.isfinite(value) and value >= 0:
                 return float(value)
@@ -219,7 +243,10 @@ class Metrics:
         """Return the progress of each task attempt, of one task or of all, ordered by session and attempt."""
         where, values = ("WHERE task = ?", (task,)) if task else ("", ())
         rows = self._query(f"{layout.PROGRESS} {where} ORDER BY session, try, task", values)
-        return tuple(self._decode_rows(decode_progress, rows))
+        found = {(each.task, each.session, each.try_): each for each in self._decode_rows(decode_progress, rows)}
+        newer = [each for each in self._newest.progress if task in (None, each.task)] if self._newest else []
+        found.update(((each.task, each.session, each.try_), each) for each in newer)
+        return tuple(sorted(found.values(), key=lambda each: (each.session, each.try_, each.task)))
 
     def checkpoints(self, task: str | None = None) -> tuple[CheckpointRecord, ...]:
         """Return the saved checkpoints of one task or of all, ordered by time."""

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from tony.errors import ConnectionFailedError, ProtocolError, RecordError, StorageError
 from tony.history import event_log
-from tony.history.metrics_reader import Metrics
+from tony.history.metrics_reader import Metrics, NewestMetrics
 from tony.jobs.am_client import request_metrics
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
@@ -62,6 +62,20 @@ async def fetch_newest(folder: JobFolder, tasks: Sequence[str], series: Sequence
     except (ConnectionFailedError, ProtocolError):  # it is exiting, or too old for this request
         return found
     return found
+
+
+async def load_newest(folder: JobFolder) -> NewestMetrics:
+    """Return the newest metrics of all tasks from the running AM; of very many tasks all progress, but not all values.
+
+    Raises as `am_client.connect_to_am` does.
+    """
+    answer = await request_metrics(folder)
+    values: dict[str, dict[str, float]] = {}
+    for points in answer.points:
+        value = find_last_value(points)
+        if value is not None:
+            values.setdefault(points.task, {})[points.series] = value
+    return NewestMetrics(now=answer.now, progress=answer.progress, values=values)
 
 
 async def read_progress(folder: JobFolder, tasks: Sequence[str], *, live: bool) -> Reports:

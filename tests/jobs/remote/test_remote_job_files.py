@@ -4,6 +4,7 @@ reported."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -17,11 +18,18 @@ from tony.core.events import Granted
 from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
+from tony.history.metrics_reader import Metrics
+from tony.history.metrics_schema import TaskMetricsUpdate
+from tony.history.metrics_writer import MetricsWriter
+from tony.jobs.directory.shown_files import ShownFiles
+from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.remote import remote_job_files as far_module
 from tony.jobs.remote import scheduler_logs
 from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.model.codec import to_plain
 from tony.model.log_file_tail import LogFileTail
+from tony.model.metric_definitions import Points
+from tony.model.progress import Progress
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import LINKEDIN_TONY
 from tony.model.web_link import WebLink
@@ -234,3 +242,53 @@ async def test_links(home: Home, remote_job: RemoteJob, monkeypatch: pytest.Monk
     assert ["log"] == [link.label for link in (await far.find_container_links({"c1": "h1"}))["c1"]]
     assert await far.find_container_links({}) == {}
     assert asked == [(folder.job_id, False), ({"c1": "h1"}, "eve")]
+
+
+async def test_progress_on_pages_is_newer_than_the_stored_metrics(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An AM on another machine stores its metrics file once a minute; each step that it knows changes an open page."""
+    folder, record, _ = remote_job
+    monkeypatch.setattr(far_module, "_METRICS_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(far_module, "_TASKS_PER_FRESH_SECOND", math.inf)
+    stored = Progress("worker:0", 1, 1, 1.0, 1.0, 60.0, 60.0, total=600.0)
+    writer = MetricsWriter(folder.metrics, folder.job_id, 5.0)
+    update = TaskMetricsUpdate("worker:0", "worker", 5.0, False, 0, {"rss": [1.0, 1.0, 1.0]})
+    writer.write([update], [stored], [], now=60.0)
+    writer.close()
+    shown = ShownFiles(metrics=True)
+
+    def read_steps(metrics: Metrics) -> tuple[float | None, list[float], Mapping[str, Mapping[str, float]]]:
+        return metrics.known_until, [each.step for each in metrics.progress()], metrics.read_newest(("rss",))
+
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        view = DirectoryJobView(folder, remote=RemoteJobFiles(home, folder))
+        versions = set()
+        for step in (118.0, 119.0):
+            master.progress = (replace(stored, step=step, at=step),)
+            one = (step,)
+            master.measured = [Points(task="worker:0", series="rss", every=5.0, at=one, least=one, mean=one, most=one)]
+            versions.add(await view.read_digest(shown))
+            assert await view.query_metrics(read_steps) == (step, [step], {"worker:0": {"rss": step}})
+        assert len(versions) == 2
+        requests = master.asked
+        await view.read_digest(ShownFiles())
+        assert master.asked == requests  # a page without metrics
+        master.progress = (replace(stored, step=2.0, at=2.0),)
+        assert await view.query_metrics(read_steps) == (60.0, [60.0], {"worker:0": {"rss": 1.0}})
+    write_summary(folder, succeeded(folder, record))
+    assert await view.query_metrics(read_steps) == (60.0, [60.0], {"worker:0": {"rss": 1.0}})
+
+
+async def test_many_requests_ask_an_am_for_metrics_once(home: Home, remote_job: RemoteJob) -> None:
+    folder, record, _ = remote_job
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        far = RemoteJobFiles(home, folder)
+        found = await asyncio.gather(*(far.fetch_newest_metrics() for _ in range(20)))
+        assert master.asked == 1
+        assert {each.now for each in found if each} == {1.0}
+    assert await RemoteJobFiles(home, folder, _refuse).fetch_newest_metrics() is None
+
+
+async def _refuse() -> str:
+    raise AssertionError

@@ -15,7 +15,7 @@ import pytest
 from tests.facts import mentions
 from tests.jobs.fake_am import TWO_WORKERS, failed, logged, recorded, succeeded
 from tests.portal import legacy_histories
-from tony.core.events import Event, Granted, SessionOpened, Started
+from tony.core.events import ContainersFound, Event, Granted, ReconcileClosed, SessionOpened, Started
 from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
@@ -108,6 +108,21 @@ def test_changes_of_jobs_are_found(home: Home, index: JobIndex) -> None:
     remove(folder)
     scan.scan_quickly()
     assert states(index) == {}
+
+
+def test_a_job_whose_am_was_restarted_is_still_running(home: Home, index: JobIndex) -> None:
+    """The log of the new AM attempt says nothing about the tasks that continue."""
+    folder, _ = recorded(home, JOBS[0])
+    events: list[Event] = [
+        SessionOpened(session=1, reason="begun"),
+        SessionOpened(session=2, reason="a task failed"),
+        Started(task=TaskId("worker", 0), session=2, try_=1, pid=1),
+    ]
+    logged(folder, events)
+    logged(folder, [ContainersFound(containers=("c",)), ReconcileClosed()], attempt=2, first_seq=4)
+    Scanner(LocalStore(home.path), index).scan_fully()
+    (head,) = index.query_page(Query()).heads
+    assert (head.state, head.sessions, head.restarts) == (JobState.RUNNING, 2, 1)
 
 
 def remove(folder: JobFolder) -> None:

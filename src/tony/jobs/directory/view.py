@@ -25,7 +25,7 @@ from tony.history.event_log import EventTail, LogEntry
 from tony.history.event_queries import read_events
 from tony.history.goodput import GoodputLedger
 from tony.history.job_record import read_job, read_summary, record_of
-from tony.history.metrics_reader import Metrics
+from tony.history.metrics_reader import Metrics, NewestMetrics
 from tony.history.timeline import Timeline
 from tony.jobs import actions, job_follower, job_output
 from tony.jobs.directory.job_logs import JobLogs
@@ -57,6 +57,8 @@ T_co = TypeVar("T_co", covariant=True)
 PAGE_STATUS_SECONDS = 1.0
 #: Seconds without an event after which to check whether the AM is still alive.
 _CHECK_SECONDS = 1.0
+#: Seconds after which pages of a job on another machine that reports no steps show newer metrics.
+_METRICS_SECONDS = 10.0
 #: Memory of a task in a timeline, and memory per byte of the JSON files and of the event log.
 _TASK_BYTES = 2000
 _FACTOR_OF_JSON = 8
@@ -289,8 +291,9 @@ class DirectoryJobView(JobView):
 
     async def query_metrics(self, work: Callable[[Metrics], T]) -> T | None:
         """Run blocking work on the open metrics; return None if there are none or they cannot be read."""
+        newest = await self._fetch_newest_metrics()
         await self._refresh()
-        return await self._lane.run(self._query_metrics, work)
+        return await self._lane.run(self._query_metrics, work, newest)
 
     async def _refresh(self) -> None:
         if self._refresh_folder is not None:
@@ -298,8 +301,12 @@ class DirectoryJobView(JobView):
         if self._remote is not None and self.live:
             await self._remote.refresh()
 
-    def _query_metrics(self, work: Callable[[Metrics], T]) -> T | None:
-        with Metrics(self.folder.metrics, own=self.can_change) as metrics:
+    async def _fetch_newest_metrics(self) -> NewestMetrics | None:
+        """Return metrics of a job on other machines that are newer than its file; None if there are none."""
+        return await self._remote.fetch_newest_metrics() if self._remote is not None and self.live else None
+
+    def _query_metrics(self, work: Callable[[Metrics], T], newest: NewestMetrics | None) -> T | None:
+        with Metrics(self.folder.metrics, own=self.can_change, newest=newest) as metrics:
             return work(metrics) if metrics.known else None
 
     async def files(self) -> Sequence[RecordFile]:
@@ -344,9 +351,11 @@ class DirectoryJobView(JobView):
         return [self.folder.path] if shown.task is None else [self.folder.path, self.folder.logs]
 
     async def read_digest(self, shown: ShownFiles) -> str:
-        """Return a text that differs after any change of the shown files."""
+        """Return a text that differs after any change of the shown files, and of metrics that are newer than these."""
+        newest = await self._fetch_newest_metrics() if shown.metrics else None
         await self._refresh()
-        return await self._lane.run(self._read_digest, shown)
+        files = await self._lane.run(self._read_digest, shown)
+        return f"{files}-{_build_version(newest)}" if newest else files
 
     def _read_digest(self, shown: ShownFiles) -> str:
         items = [*LocalStore(self.folder.path).list()]
@@ -440,6 +449,11 @@ class DirectoryJobView(JobView):
     def forget_status(self) -> None:
         """Let the next `status` be a fresh one."""
         self._reported_at = float("-inf")
+
+
+def _build_version(newest: NewestMetrics) -> str:
+    """Return a text that changes as often as the metrics file of a local job: more often if steps are reported."""
+    return f"{newest.now if newest.progress else newest.now // _METRICS_SECONDS}"
 
 
 def _estimate_memory(folder: JobFolder, tasks: int) -> int:

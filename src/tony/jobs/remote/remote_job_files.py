@@ -12,6 +12,8 @@ from functools import partial
 
 from tony.errors import TonyError, join_lines
 from tony.history.job_record import read_job
+from tony.history.metrics_reader import NewestMetrics
+from tony.jobs.job_metrics import load_newest
 from tony.jobs.log_files import Selection, find_log_files, select_followed
 from tony.jobs.remote import log_fetcher, scheduler_logs
 from tony.jobs.remote.log_fetcher import LogFetcher
@@ -35,6 +37,10 @@ _OUTPUT_TIMEOUT_SECONDS = 6.0
 _EVENTS_TIMEOUT_SECONDS = 1.0
 #: Seconds for which the fetched event log of a running job is fresh.
 _EVENTS_FRESH_SECONDS = 3.0
+#: Seconds for which the newest metrics are fresh: less than the pause between two checks of an open page; and tasks per
+#: further second, because each answer has the progress of all.
+_METRICS_FRESH_SECONDS = 1.5
+_TASKS_PER_FRESH_SECOND = 500
 #: Tasks whose output is fetched concurrently: for the portal itself, for all users, for one user.
 _CONCURRENT_FETCHES = 4
 _CONCURRENT_FETCHES_FOR_USERS = 8
@@ -80,6 +86,8 @@ class RemoteJobFiles:
         self._followed = SharedLogFetchers()
         self._final_outputs: set[str] = set()  # tasks whose output was fetched after the end of the job
         self._events = SharedFetch()
+        self._metrics = SharedFetch()
+        self._newest: NewestMetrics | None = None
         self._slots = slots or create_fetch_slots()
 
     async def fetch_output(self, task: str) -> str:
@@ -161,6 +169,28 @@ class RemoteJobFiles:
             await remote_job_sync.refresh(self._home, self._folder.job_id)
         except (TonyError, OSError) as error:
             _log.info("cannot fetch the event log of %s: %s", self._folder.job_id, error)
+        return ""
+
+    async def fetch_newest_metrics(self) -> NewestMetrics | None:
+        """Fetch the newest metrics of a running job of the state directory from its AM, unless they are fresh.
+
+        The AM stores a copy of its metrics file only now and then.
+
+        Returns:
+            What was fetched last; None before that, and if the file itself is up to date.
+        """
+        found = await self._find() if self._owner is None else None
+        if found is None:
+            return None
+        fresh_seconds = max(_METRICS_FRESH_SECONDS, len(found[0].spec.task_ids) / _TASKS_PER_FRESH_SECOND)
+        await self._metrics.run(self._fetch_newest_metrics, fresh_seconds, _EVENTS_TIMEOUT_SECONDS)
+        return self._newest
+
+    async def _fetch_newest_metrics(self) -> str:
+        try:
+            self._newest = await load_newest(self._folder)
+        except (TonyError, OSError) as error:  # it has not started yet, is restarting or exiting
+            _log.debug("cannot fetch the newest metrics of %s: %s", self._folder.job_id, error)
         return ""
 
     async def find_links(self) -> Sequence[WebLink]:

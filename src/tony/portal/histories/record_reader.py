@@ -24,6 +24,8 @@ MAX_JOB_BYTES = 16 << 20
 MAX_SUMMARY_BYTES = 64 << 20
 #: Bytes at the end of an event log from which the state is read.
 _TAIL_BYTES = 64 << 10
+#: Files of an event log read for it, at most: the newest.
+_MAX_TAILS = 4
 #: Files other than the event log that determine a list entry.
 _STATUS_FILES = frozenset(("job.json", "summary.json", "pinned.json"))
 _SEGMENT = re.compile(r"events\.(\d{1,9})\.(?:closed\.)?jsonl", re.ASCII)
@@ -132,23 +134,34 @@ def _build_head_without_job(store: FileStore, place: RecordLocation) -> JobHead 
 
 
 def _with_logged_state(store: FileStore, place: RecordLocation, head: JobHead) -> JobHead:
-    """Set the state of a job that has not ended from the end of its event log; its AM is not queried."""
+    """Set state, sessions and restarts of a job that has not ended from the end of its event log.
+
+    Its AM is not queried. A new AM attempt continues the log in a new file, in which the state may follow much later.
+    """
     segments = _list_segments(store.list(place.path))
     if not segments:
         return head
-    newest = segments[-1]
-    tail = b"".join(store.read_pieces(join_path(place.path, newest.name), max(0, newest.size - _TAIL_BYTES)))[
-        -_TAIL_BYTES:
-    ]
-    state = JobState.STARTING
-    sessions = head.sessions
-    for line in tail.splitlines():
+    state, session = None, 0
+    for segment in segments[: -_MAX_TAILS - 1 : -1]:
+        earlier_state, earlier_session = _read_logged_state(store, place, segment)
+        state, session = state or earlier_state, max(session, earlier_session)
+        if state and session:
+            break
+    sessions = max(head.sessions, session)
+    restarts = max(head.restarts, sessions - 1)
+    return replace(head, state=state or JobState.STARTING, sessions=sessions, restarts=restarts)
+
+
+def _read_logged_state(store: FileStore, place: RecordLocation, segment: Item) -> tuple[JobState | None, int]:
+    """Return the state after the end of a file of the event log, None if not known there, and the session, or 0."""
+    pieces = store.read_pieces(join_path(place.path, segment.name), max(0, segment.size - _TAIL_BYTES))
+    state, session = None, 0
+    for line in b"".join(pieces)[-_TAIL_BYTES:].splitlines():
         found = _KIND.search(line)
         if found and found[1] in _STATE_AFTER:
             state = _STATE_AFTER[found[1]]
-        if found and found[1] == b"session-opened":
-            sessions = max(sessions, _parse_session(line))
-    return replace(head, state=state, sessions=sessions)
+            session = max(session, _parse_session(line))
+    return state, session
 
 
 def _parse_session(line: bytes) -> int:
