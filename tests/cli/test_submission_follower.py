@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
@@ -24,17 +25,19 @@ from tests.jobs.fake_am import (
     succeeded,
     write_log,
 )
-from tony.cli import plain_status
+from tony.cli import plain_status, submission_follower
 from tony.cli.live_status import LiveView
 from tony.cli.plain_status import PlainView
-from tony.cli.submission_follower import create_view, exit_code, follow_to_end
-from tony.errors import ExitCode
+from tony.cli.submission_follower import create_view, exit_code, follow_and_report, follow_to_end
+from tony.errors import ExitCode, SchedulerError
 from tony.history.job_record import write_summary
 from tony.model.failure import FailureCause, FailureClass
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
+from tony.schedulers.local.capabilities import CAPABILITIES
+from tony.schedulers.local.submitter import LocalSubmitter
 
 Recorded = tuple[JobFolder, JobRecord]
 
@@ -213,3 +216,26 @@ def test_an_ended_job(home: Home, job: Recorded, capsys: pytest.CaptureFixture[s
     captured = capsys.readouterr()
     assert captured.out.splitlines()[-1] == f"12:00:00 job {JOB} (digits) succeeded after 8 s"
     assert captured.err == ""
+
+
+@pytest.mark.parametrize("error", [SchedulerError("gone"), OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_history_that_cannot_be_fetched_changes_no_outcome(
+    home: Home,
+    job: Recorded,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+) -> None:
+    """Of a cluster that removes it after a while."""
+    folder, record = job
+    write_summary(folder, succeeded(*job))
+    monkeypatch.setattr(LocalSubmitter, "capabilities", replace(CAPABILITIES, history_expires=True))
+    fetched: list[str] = []
+
+    async def fail(home: Home, job_id: str) -> None:
+        fetched.append(job_id)
+        raise error
+
+    monkeypatch.setattr(submission_follower, "refresh", fail)
+    assert follow_and_report(home, JOB, record.spec, as_json=True) == 0
+    assert (fetched, json.loads(capsys.readouterr().out)["state"]) == ([JOB], "succeeded")

@@ -33,6 +33,8 @@ from tony.model.state_directory import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
 
+#: Seconds for which the end of an AM, and the copy of what it has left, are waited for.
+_HISTORY_SECONDS = 10.0
 #: A coroutine that runs while a job is followed, with the view for its messages; cancelled when the job has ended.
 Companion = Callable[[Home, str, Viewer], Coroutine[Any, Any, None]]
 
@@ -60,11 +62,11 @@ def follow_and_report(
     report = follow_to_end(home, job_id, stream, early, companion, tail, spec.on_interrupt)
     if not early.tied and (sentence := _describe_outputs(report, home.job(job_id))):
         say(sentence, to=stream)
-    _keep_history(home, job_id)
-    for name in _find_unmatched_patterns(spec, report, home.job(job_id)):
-        warn(f"roles.{name}.progress_pattern matched no line of the output")
     if as_json:
         print_json(report)
+    _fetch_expiring_history(home, job_id)
+    for name in _find_unmatched_patterns(spec, report, home.job(job_id)):
+        warn(f"roles.{name}.progress_pattern matched no line of the output")
     return exit_code(report)
 
 
@@ -112,11 +114,14 @@ def follow_to_end(
     return report
 
 
-def _keep_history(home: Home, job_id: str) -> None:
-    """Fetch the events and metrics of an ended job if its cluster removes them after a while."""
-    if registry.load_submitter(home, record_of(home, job_id)).capabilities.history_expires:
-        with contextlib.suppress(TonyError):  # it can be fetched later
-            asyncio.run(refresh(home, job_id))
+def _fetch_expiring_history(home: Home, job_id: str) -> None:
+    """Fetch the events and metrics of an ended job if its cluster removes them after a while.
+
+    A failure is no failure of the job: later commands try again. Ctrl-C skips it.
+    """
+    with contextlib.suppress(TonyError, OSError, KeyboardInterrupt):
+        if registry.load_submitter(home, record_of(home, job_id)).capabilities.history_expires:
+            asyncio.run(asyncio.wait_for(refresh(home, job_id), _HISTORY_SECONDS))
 
 
 def describe_detached(job_id: str) -> str:

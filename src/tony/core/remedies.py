@@ -26,7 +26,7 @@ _TIME_LIMITS: Mapping[FailureCause, str] = {
 }
 #: No patch: where no node could ever take a task, a longer limit changes nothing, and only the scheduler's words tell.
 _ALLOCATION_ADVICE = (
-    "request less, select other nodes (node_label), raise allocation_timeout if room will become free, or ask "
+    "request less, select other nodes (see node_label), raise allocation_timeout if room will become free, or ask "
     "the cluster's administrator for more"
 )
 #: A path in a message that does not begin at the root, of something like a script.

@@ -579,6 +579,28 @@ async def test_output_that_another_process_fetches_is_not_waited_for(
         assert all(ask.wait for ask in master.asked_logs)
 
 
+async def test_earlier_output_that_another_process_still_copies_is_waited_for(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_fetcher, "_COPY_BYTES", 1)
+    monkeypatch.setattr(log_fetcher, "_COPY_SECONDS", 0.5)
+    folder, record, _ = remote_job
+    async with TalkingMaster(folder, running(folder, record)) as master, fetch_logs(home, record, Selection(), Notes()):
+        await wait_until(lambda: len(master.asked_logs) >= 4)
+        copying = True
+
+        async def copy() -> None:
+            while copying:
+                master.say("worker-0.s1.t1.out", b"a line\n")
+                await asyncio.sleep(0.005)
+
+        other, reading = asyncio.ensure_future(copy()), asyncio.ensure_future(_bring(folder, record, Selection()))
+        await wait_until(lambda: len(read(folder, "worker-0.s1.t1.out")) > 1000)
+        assert not reading.done()
+        copying = False
+        await asyncio.gather(other, reading)
+
+
 def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:
     """A local job: files in the job directory need no request."""
     folder, record = recorded(home)

@@ -58,6 +58,9 @@ _REQUEST_BATCH = 200
 _LOCK_POLL_SECONDS = 0.3
 #: Seconds between attempts to connect to the AM, if no file change announces one earlier.
 _RECONNECT_SECONDS = 1.0
+#: Bytes, and seconds in which the copies of another process grow by them while it is behind.
+_COPY_BYTES = 64 << 10
+_COPY_SECONDS = 0.1
 #: At a job's end: for the AM's last pieces, and for other processes to write theirs.
 _END_TIMEOUT_SECONDS = 10.0
 _FOREIGN_END_TIMEOUT_SECONDS = 2.0
@@ -84,6 +87,7 @@ class LogFetcher:
     ) -> None:
         self._folder = folder
         self._submitter = submitter
+        self._selection = selection
         self._notice = notice
         self._wait = wait
         self._mirror = Mirror(folder.logs)
@@ -91,6 +95,7 @@ class LogFetcher:
         self._extra = _EXTRA_BYTES
         self._left = len(self._streams)
         self._has_refused = False
+        self._is_shared = False
         self._ending = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -121,6 +126,8 @@ class LogFetcher:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
         await self._wait_for_other_processes()
+        if self._is_shared:
+            await self._wait_for_copies()
         if self._fetching:
             await asyncio.gather(self._fetching, return_exceptions=True)
         note_complete(self._folder.logs, [s.label for s in self._streams.values() if self._wait and _is_whole(s)])
@@ -194,9 +201,10 @@ class LogFetcher:
         """Lock open streams that no other process fetches; without `wait`, those of other processes are done."""
         self._resume_unlocked(stream for stream in self._open_streams() if not stream.is_writer)
         if not self._wait:
-            for stream in self._open_streams():
-                if not stream.is_writer:
-                    self._on_done(stream)
+            foreign = [stream for stream in self._open_streams() if not stream.is_writer]
+            self._is_shared = self._is_shared or bool(foreign)
+            for stream in foreign:
+                self._on_done(stream)
 
     def _resume_unlocked(self, streams: Iterable[RemoteStream]) -> None:
         """Lock streams without a writer, and resume them at the end of their newest local file."""
@@ -297,6 +305,22 @@ class LogFetcher:
         for stream in self._open_streams():
             if stream.label in have:
                 self._on_done(stream)
+
+    async def _wait_for_copies(self) -> None:
+        """Wait while other processes copy what was printed earlier: their copies grow fast."""
+        size = self._measure_copies()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_TIMEOUT_SECONDS):
+                while True:
+                    await asyncio.sleep(_COPY_SECONDS)
+                    before, size = size, self._measure_copies()
+                    if abs(size - before) < _COPY_BYTES:
+                        return
+        self._notice("another command is still fetching output: this is what it has so far")
+
+    def _measure_copies(self) -> int:
+        names = find_log_files(self._folder.logs, self._selection)
+        return sum(sum(self._mirror.read_sizes(name)) for name in names)
 
     # --- the scheduler --------------------------------------------------------------------------------------------
 

@@ -39,12 +39,15 @@ from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
+from tony.retry import Backoff
 from tony.schedulers import registry
 from tony.schedulers.client_interface import ApplicationStatus, Submitter
 
 #: Seconds that an AM may take to write the end of its job directory after it has reported it.
 _END_TIMEOUT_SECONDS = 20.0
 _POLL_SECONDS = 0.1
+#: Between two looks at what an AM writes at its end.
+_REFRESH_BACKOFF = Backoff(first=0.1, most=1.0)
 #: Seconds before each attempt to read what an AM has only just written.
 _LOG_RETRY_SECONDS = (0.0, 0.5, 1.0)
 #: Seconds to wait for the scheduler to locate an AM; then the AM is queried at its last address.
@@ -259,14 +262,14 @@ async def refresh(home: Home, job_id: str) -> None:
         return
     deadline = clock.monotonic() + _END_TIMEOUT_SECONDS
     try:
-        while True:
+        for pause in _REFRESH_BACKOFF:
             status = await _fetch_with_status(folder, submitter)
             if folder.summary.exists():
                 forget_secrets(folder)
             finished = status is None or status.alive is False or folder.am_log.exists()
             if finished or not folder.summary.exists() or clock.monotonic() > deadline:
                 return
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(pause)
     except InfraError:
         if not segments(folder.path):
             raise

@@ -55,7 +55,8 @@ class RecordDownload:
             for name, stored in sorted(stored_files.items()):
                 if local_path := find_local_name(name):
                     self._fetch_events(stored, self._folder.path / local_path)
-            self._fetch_metrics(stored_files.get(self._folder.metrics.name), is_finished="summary.json" in stored_files)
+            is_finished = not stored_files.keys().isdisjoint(("am.log", "summary.json"))  # the last two
+            self._fetch_metrics(stored_files.get(self._folder.metrics.name), is_finished=is_finished)
             for name, path in self._list_whole_files().items():
                 if name in stored_files and not path.exists():
                     self._fetch(stored_files[name], path)

@@ -156,11 +156,11 @@ class RecordPublisher:
         steps: tuple[Callable[[], object], ...] = (
             lambda: self._store.delete(ACCESS_FILE),
             self._finish_first_files,
-            self._put_own_log,
             self._put_metrics,
             lambda: self._store.delete("am.json"),
             lambda: self._store.delete(self._folder.kill_request.name),
             self._store.remove_drafts,
+            self._put_own_log,  # a client that finds it has everything but the summary, which it may have of its own
             self._put_summary,
         )
         for left, step in zip(range(len(steps) - 1, -1, -1), steps, strict=True):

@@ -1,4 +1,4 @@
-"""Why the AM's container cannot start, and for how long that was so, as commands on this machine have seen it.
+"""Why the AM's container cannot start, and since when, as commands on this machine have seen it.
 
 A pod does not say since when. Its age proves nothing: a pull may take minutes, and then fail once.
 """
@@ -48,7 +48,7 @@ def describe_pending(pod: Object) -> str:
     failure = find_am_start_failure(pod)
     if failure is None or not failure.grace_seconds:
         return failure.text if failure else ""
-    return f"{failure.text}; the job fails if that lasts for {format_duration(failure.grace_seconds)}"
+    return f"{failure.text}; a command ends the job once that has lasted for {format_duration(failure.grace_seconds)}"
 
 
 def has_lasted(folder: JobFolder, pod: str, failure: StartFailure | None) -> bool:

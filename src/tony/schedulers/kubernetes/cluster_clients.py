@@ -106,7 +106,7 @@ def _load_service_account(settings: KubernetesSettings) -> ClusterAccess:
         raise KubeconfigError([Problem(key=key, value=value, message=str(error))]) from None
     if settings.context not in ("", access.context):
         text = (
-            "there is no kubeconfig file with this context, and the service account of this pod is of "
+            "there is no kubeconfig file with this context, and the service account of this pod belongs to "
             f"{access.context}; set KUBECONFIG, or use a pod of the cluster where the job is"
         )
         raise KubeconfigError([Problem(key="scheduler.kubernetes.context", value=settings.context, message=text)])

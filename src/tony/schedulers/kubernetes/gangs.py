@@ -172,7 +172,7 @@ class GangTable:
         gang.is_closed = gang.is_closed or pod_status.is_evicted_by_kueue(content)
 
     def list_stranded(self, pods: Collection[TaskPod], missing: Mapping[str, int]) -> Sequence[TaskPod]:
-        """Return the pods that wait in a gang which starts none of them.
+        """Return the pods that wait in a gang that can no longer start.
 
         Args:
             pods: all that have not ended.

@@ -22,7 +22,7 @@ def check_cluster() -> Iterator[HealthCheck]:
     if not (has_file or has_account or os.environ.get("KUBECONFIG")):
         return
     settings, trouble = KubernetesSettings(), ""
-    where = "the service account of this pod" if has_account else "the kubeconfig file"
+    where = "the kubeconfig file" if has_file else "the service account of this pod" if has_account else "KUBECONFIG"
     try:
         with contextlib.closing(create_client(settings)) as client:
             where = f"namespace {client.namespace} of {client.access.origin}"

@@ -252,7 +252,7 @@ def explain_end(pod: Object) -> PodEnd:
         return PodEnd(cause=cause, is_blameless=is_shut_down, kill=ClusterKill.OTHER if is_shut_down else None)
     start_failure = None if terminated else find_start_failure(pod)
     if start_failure and start_failure.may_be_node_failure:
-        return PodEnd(cause=f"its pod was deleted, which its node could not start: {start_failure.text}")
+        return PodEnd(cause=f"its node could not start its pod, which was deleted: {start_failure.text}")
     if not terminated or pod.get("metadata", {}).get("deletionTimestamp"):
         return PodEnd(cause="its pod was deleted", is_blameless=True, kill=ClusterKill.OTHER)
     return PodEnd(cause=_explain_exit(terminated))
@@ -280,7 +280,7 @@ def explain_am_end(pod: Object, state: str = "state", subject: str = "the applic
 
     Args:
         state: the field of its container; `lastState` of the one before.
-        subject: the word for it, `it` where the text before names it.
+        subject: how the sentence names the AM.
     """
     terminated = (_get_container(pod).get(state) or {}).get("terminated") or {}
     if terminated.get("reason") == "OOMKilled":

@@ -366,8 +366,10 @@ class KubernetesSubmitter(Submitter):
     def _read_settings(self, job_id: str) -> KubernetesSettings:
         settings, _ = read_settings(load_recorded_values(self._home.job(job_id)))
         if settings.kubeconfig == service_account.MOUNT and not settings.kubeconfig.exists():
-            text = "was submitted in a pod, with its service account, and is reached from such pods of its cluster"
-            raise SchedulerError(f"{job_id} {text}; or end it with: kubectl delete job {job_id}")
+            text = (
+                "was submitted with the service account of a pod, and can be reached from such pods of its cluster only"
+            )
+            raise SchedulerError(f"{job_id} {text}; to end it: kubectl delete job {job_id}")
         if settings.kubeconfig and not settings.kubeconfig.exists():  # another file's context may be another cluster
             text = (
                 f"{settings.kubeconfig}, with which the job was submitted, is gone. Put it there again, or end the job"
