@@ -152,9 +152,16 @@ def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
 
 
 def _find_unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder) -> list[str]:
-    """Return the roles of a succeeded job that have a `progress_pattern`, and of which no step is known."""
+    """Return the roles of a succeeded job that have a `progress_pattern`, and of which no step is known.
+
+    Without the AM's log the metrics may not be complete.
+    """
     names = [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
-    if not names or report.state is not JobState.SUCCEEDED or not os.path.exists(folder.metrics):
+    if (
+        not names
+        or report.state is not JobState.SUCCEEDED
+        or not all(map(os.path.exists, (folder.metrics, folder.am_log)))
+    ):
         return []
     from tony.history.metrics_reader import Metrics  # late: it loads SQLite
 

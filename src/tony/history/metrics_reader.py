@@ -110,6 +110,8 @@ class Metrics:
         self._open()
         if newest is not None and newest.now >= (self.known_until or 0.0):
             self._newest = newest
+            if self._database is None:
+                self.problem = ""
 
     def __enter__(self) -> Metrics:
         return self
@@ -244,8 +246,11 @@ class Metrics:
         where, values = ("WHERE task = ?", (task,)) if task else ("", ())
         rows = self._query(f"{layout.PROGRESS} {where} ORDER BY session, try, task", values)
         found = {(each.task, each.session, each.try_): each for each in self._decode_rows(decode_progress, rows)}
-        newer = [each for each in self._newest.progress if task in (None, each.task)] if self._newest else []
-        found.update(((each.task, each.session, each.try_), each) for each in newer)
+        for each in self._newest.progress if self._newest else ():
+            key = (each.task, each.session, each.try_)
+            # An AM that was started again has what was stored, until its executors report.
+            if task in (None, each.task) and (key not in found or found[key].at <= each.at):
+                found[key] = each
         return tuple(sorted(found.values(), key=lambda each: (each.session, each.try_, each.task)))
 
     def checkpoints(self, task: str | None = None) -> tuple[CheckpointRecord, ...]:

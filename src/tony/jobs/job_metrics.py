@@ -64,8 +64,10 @@ async def fetch_newest(folder: JobFolder, tasks: Sequence[str], series: Sequence
     return found
 
 
-async def load_newest(folder: JobFolder) -> NewestMetrics:
-    """Return the newest metrics of all tasks from the running AM; of very many tasks all progress, but not all values.
+async def load_newest(folder: JobFolder) -> NewestMetrics | None:
+    """Return the newest metrics of all tasks from the running AM; None if it has none, as one that was just started.
+
+    Of very many tasks it has all progress, but not all values.
 
     Raises as `am_client.connect_to_am` does.
     """
@@ -75,6 +77,8 @@ async def load_newest(folder: JobFolder) -> NewestMetrics:
         value = find_last_value(points)
         if value is not None:
             values.setdefault(points.task, {})[points.series] = value
+    if not (values or answer.progress):
+        return None
     return NewestMetrics(now=answer.now, progress=answer.progress, values=values)
 
 

@@ -32,6 +32,7 @@ from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.log_file_tail import LogFileTail
+from tony.model.log_name import LogName
 from tony.model.state_directory import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
@@ -576,29 +577,31 @@ async def test_output_that_another_process_fetches_is_not_waited_for(
     async with TalkingMaster(folder, running(folder, record)) as master, fetch_logs(home, record, Selection(), Notes()):
         await wait_until(lambda: len(master.asked_logs) >= 4)
         await asyncio.wait_for(_bring(folder, record, Selection()), 60.0)
-        assert all(ask.wait for ask in master.asked_logs)
 
 
+@pytest.mark.parametrize("log", ["worker-0.s1.t1.out", "worker-0.s2.t1.out"])
 async def test_earlier_output_that_another_process_still_copies_is_waited_for(
-    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+    home: Home, remote_job: RemoteJob, log: str
 ) -> None:
-    monkeypatch.setattr(log_fetcher, "_COPY_BYTES", 1)
-    monkeypatch.setattr(log_fetcher, "_COPY_SECONDS", 0.5)
+    """Of all attempts; what is printed meanwhile is not."""
     folder, record, _ = remote_job
-    async with TalkingMaster(folder, running(folder, record)) as master, fetch_logs(home, record, Selection(), Notes()):
-        await wait_until(lambda: len(master.asked_logs) >= 4)
-        copying = True
-
-        async def copy() -> None:
-            while copying:
-                master.say("worker-0.s1.t1.out", b"a line\n")
-                await asyncio.sleep(0.005)
-
-        other, reading = asyncio.ensure_future(copy()), asyncio.ensure_future(_bring(folder, record, Selection()))
-        await wait_until(lambda: len(read(folder, "worker-0.s1.t1.out")) > 1000)
+    size = 300
+    mirror = Mirror(folder.logs)
+    assert all(mirror.take(number) for number in range(4))
+    first, last = (LogName.parse(each) for each in ("worker-0.s1.t1.out", log))
+    assert first
+    assert last
+    mirror.write(first, 0, 0, b"12345")
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say(first.file, b"12345")
+        master.say(log, b"x" * size)
+        reading = asyncio.ensure_future(_bring(folder, record, Selection()))
+        await wait_until(lambda: len([ask for ask in master.asked_logs if ask.task == TaskId("worker", 0)]) >= 4)
         assert not reading.done()
-        copying = False
-        await asyncio.gather(other, reading)
+        master.say(log, b"printed meanwhile")
+        mirror.write(last, 0, 5 if first == last else 0, b"x" * size)
+        await asyncio.wait_for(reading, 60.0)
+    mirror.close()
 
 
 def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:

@@ -291,19 +291,22 @@ class DirectoryJobView(JobView):
 
     async def query_metrics(self, work: Callable[[Metrics], T]) -> T | None:
         """Run blocking work on the open metrics; return None if there are none or they cannot be read."""
-        newest = await self._fetch_newest_metrics()
-        await self._refresh()
+        newest, _ = await asyncio.gather(self._fetch_newest_metrics(), self._refresh())
         return await self._lane.run(self._query_metrics, work, newest)
 
     async def _refresh(self) -> None:
         if self._refresh_folder is not None:
             await self._refresh_folder()
-        if self._remote is not None and self.live:
+        # At its end the AM stores its last metrics, and then its log.
+        is_ending = self._remote is not None and self._remote.newest_metrics and not self.folder.am_log.exists()
+        if self._remote is not None and (self.live or is_ending):
             await self._remote.refresh()
 
     async def _fetch_newest_metrics(self) -> NewestMetrics | None:
-        """Return metrics of a job on other machines that are newer than its file; None if there are none."""
-        return await self._remote.fetch_newest_metrics() if self._remote is not None and self.live else None
+        """Return metrics of a job on other machines that may be newer than its file; None if there are none."""
+        if self._remote is None:
+            return None
+        return await self._remote.fetch_newest_metrics() if self.live else self._remote.newest_metrics
 
     def _query_metrics(self, work: Callable[[Metrics], T], newest: NewestMetrics | None) -> T | None:
         with Metrics(self.folder.metrics, own=self.can_change, newest=newest) as metrics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Self
 
@@ -58,9 +58,6 @@ _REQUEST_BATCH = 200
 _LOCK_POLL_SECONDS = 0.3
 #: Seconds between attempts to connect to the AM, if no file change announces one earlier.
 _RECONNECT_SECONDS = 1.0
-#: Bytes, and seconds in which the copies of another process grow by them while it is behind.
-_COPY_BYTES = 64 << 10
-_COPY_SECONDS = 0.1
 #: At a job's end: for the AM's last pieces, and for other processes to write theirs.
 _END_TIMEOUT_SECONDS = 10.0
 _FOREIGN_END_TIMEOUT_SECONDS = 2.0
@@ -87,7 +84,6 @@ class LogFetcher:
     ) -> None:
         self._folder = folder
         self._submitter = submitter
-        self._selection = selection
         self._notice = notice
         self._wait = wait
         self._mirror = Mirror(folder.logs)
@@ -95,7 +91,6 @@ class LogFetcher:
         self._extra = _EXTRA_BYTES
         self._left = len(self._streams)
         self._has_refused = False
-        self._is_shared = False
         self._ending = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -125,9 +120,9 @@ class LogFetcher:
             await asyncio.wait([self._work], timeout=_END_TIMEOUT_SECONDS)
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
+        if any((stream.target or stream.full) and not stream.is_writer for stream in self._open_streams()):
+            self._notice("another command is still fetching output: this is what it has so far")
         await self._wait_for_other_processes()
-        if self._is_shared:
-            await self._wait_for_copies()
         if self._fetching:
             await asyncio.gather(self._fetching, return_exceptions=True)
         note_complete(self._folder.logs, [s.label for s in self._streams.values() if self._wait and _is_whole(s)])
@@ -173,7 +168,7 @@ class LogFetcher:
         for stream in self._streams.values():
             stream.most = 0
         self._left = len(self._open_streams())
-        self._lock_streams()  # all may be fetched by other processes: then there is no answer to wait for
+        self._lock_streams()
         asking = asyncio.get_running_loop().create_task(self._request_all(connection))
         asking.add_done_callback(lambda task: connection.abort() if not task.cancelled() and task.exception() else None)
         try:
@@ -190,7 +185,7 @@ class LogFetcher:
     async def _request_all(self, connection: RpcConnection) -> None:
         """Request every stream; those locked by another process as soon as it releases them."""
         while waiting := [stream for stream in self._open_streams() if not stream.most]:
-            for number, stream in enumerate(stream for stream in waiting if stream.is_writer):
+            for number, stream in enumerate(stream for stream in waiting if stream.is_writer or not self._wait):
                 self._request(connection, stream)
                 if number % _REQUEST_BATCH == 0:
                     await connection.drain()
@@ -198,21 +193,16 @@ class LogFetcher:
             self._lock_streams()
 
     def _lock_streams(self) -> None:
-        """Lock open streams that no other process fetches; without `wait`, those of other processes are done."""
-        self._resume_unlocked(stream for stream in self._open_streams() if not stream.is_writer)
-        if not self._wait:
-            foreign = [stream for stream in self._open_streams() if not stream.is_writer]
-            self._is_shared = self._is_shared or bool(foreign)
-            for stream in foreign:
-                self._on_done(stream)
+        """Lock open streams that no other process fetches. They continue at the end of their newest local file.
 
-    def _resume_unlocked(self, streams: Iterable[RemoteStream]) -> None:
-        """Lock streams without a writer, and resume them at the end of their newest local file."""
-        taken = {(it.task.role, it.task.index, it.stream): it for it in streams if self._try_lock(it)}
-        for stream in taken.values():
-            stream.is_writer = True
-        for name in find_log_files(self._folder.logs, Selection()) if taken else ():
-            found = taken.get((name.role, name.index, name.stream))
+        Without `wait`, so do those of other processes: to find out whether something is missing there.
+        """
+        waiting = [stream for stream in self._open_streams() if not stream.is_writer]
+        for stream in waiting:
+            stream.is_writer = self._try_lock(stream)
+        resumed = {(it.task.role, it.task.index, it.stream): it for it in waiting if it.is_writer or not self._wait}
+        for name in find_log_files(self._folder.logs, Selection()) if resumed else ():
+            found = resumed.get((name.role, name.index, name.stream))
             if found:
                 self._mirror.forget(name)
                 found.name, found.offset = name.file, self._mirror.end(name)
@@ -249,6 +239,9 @@ class LogFetcher:
             return
         if stream.most > self._answer_bytes():
             self._extra += stream.most
+        if not stream.is_writer:
+            self._compare_copy(stream, piece)
+            return
         if piece.data:
             self._write_piece(stream, piece)
         if piece.missed:
@@ -259,16 +252,25 @@ class LogFetcher:
         else:
             self._request(connection, stream)
 
+    def _compare_copy(self, stream: RemoteStream, piece: LogPiece) -> None:
+        """Note what the copy of another process lacks; the stream is done when that has all that was printed before."""
+        if not piece.data:
+            self._on_done(stream)
+            return
+        name, data = _decode_piece(stream, piece)
+        here, target = LogName.parse(stream.name), stream.target
+        have = (here.session, here.try_, stream.offset) if here else (0, 0, 0)
+        is_same = target is not None and target[:2] == (name.session, name.try_)
+        if target and is_same and have >= target:
+            self._on_done(stream)
+            return
+        stream.full = len(data) >= stream.most
+        if not (stream.full or is_same):
+            stream.target = (name.session, name.try_, piece.offset + len(data))
+        stream.most = 0  # it is requested again after a pause
+
     def _write_piece(self, stream: RemoteStream, piece: LogPiece) -> None:
-        name = LogName.parse(piece.name)
-        if name is None or name.file != piece.name or not stream.matches(name):
-            raise ProtocolError(Code.BAD_MESSAGE, f"{piece.name[:100]!a} is not a log file of {stream.label}")
-        try:
-            data = base64.b64decode(piece.data, validate=True)
-        except binascii.Error:
-            raise ProtocolError(Code.BAD_MESSAGE, f"a piece of {stream.label} that is not base64") from None
-        if not 0 <= piece.start <= piece.offset:
-            raise ProtocolError(Code.BAD_MESSAGE, f"a piece of {stream.label} that begins before its file")
+        name, data = _decode_piece(stream, piece)
         self._mirror.write(name, piece.start, piece.offset, data, unpack_times(piece.times))
         stream.name, stream.offset = piece.name, piece.offset + len(data)
         stream.full = len(data) >= stream.most
@@ -305,22 +307,6 @@ class LogFetcher:
         for stream in self._open_streams():
             if stream.label in have:
                 self._on_done(stream)
-
-    async def _wait_for_copies(self) -> None:
-        """Wait while other processes copy what was printed earlier: their copies grow fast."""
-        size = self._measure_copies()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END_TIMEOUT_SECONDS):
-                while True:
-                    await asyncio.sleep(_COPY_SECONDS)
-                    before, size = size, self._measure_copies()
-                    if abs(size - before) < _COPY_BYTES:
-                        return
-        self._notice("another command is still fetching output: this is what it has so far")
-
-    def _measure_copies(self) -> int:
-        names = find_log_files(self._folder.logs, self._selection)
-        return sum(sum(self._mirror.read_sizes(name)) for name in names)
 
     # --- the scheduler --------------------------------------------------------------------------------------------
 
@@ -412,6 +398,20 @@ async def fetch_failed_output(home: Home, report: JobReport) -> None:
         selection = Selection(tasks=frozenset({str(failed)}))
         with suppress(StorageError):
             await fetch_ended(home.job(report.job), record, submitter, selection, lambda text: None)
+
+
+def _decode_piece(stream: RemoteStream, piece: LogPiece) -> tuple[LogName, bytes]:
+    """Return the log that a piece is of, and its bytes."""
+    name = LogName.parse(piece.name)
+    if name is None or name.file != piece.name or not stream.matches(name):
+        raise ProtocolError(Code.BAD_MESSAGE, f"{piece.name[:100]!a} is not a log file of {stream.label}")
+    try:
+        data = base64.b64decode(piece.data, validate=True)
+    except binascii.Error:
+        raise ProtocolError(Code.BAD_MESSAGE, f"a piece of {stream.label} that is not base64") from None
+    if not 0 <= piece.start <= piece.offset:
+        raise ProtocolError(Code.BAD_MESSAGE, f"a piece of {stream.label} that begins before its file")
+    return name, data
 
 
 def _is_whole(stream: RemoteStream) -> bool:

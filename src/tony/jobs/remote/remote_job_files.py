@@ -63,6 +63,9 @@ class RemoteJobFiles:
         slots: limit concurrent fetches, so that a hanging cluster blocks no others; None for private ones.
         first: fetches the logs of a task from the original directory; None if there is no other.
         has_all: the scheduler has no further output of an ended job, and no pages about it.
+
+    Attributes:
+        newest_metrics: those that were fetched last; None before that.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class RemoteJobFiles:
         self._final_outputs: set[str] = set()  # tasks whose output was fetched after the end of the job
         self._events = SharedFetch()
         self._metrics = SharedFetch()
-        self._newest: NewestMetrics | None = None
+        self.newest_metrics: NewestMetrics | None = None
         self._slots = slots or create_fetch_slots()
 
     async def fetch_output(self, task: str) -> str:
@@ -184,11 +187,11 @@ class RemoteJobFiles:
             return None
         fresh_seconds = max(_METRICS_FRESH_SECONDS, len(found[0].spec.task_ids) / _TASKS_PER_FRESH_SECOND)
         await self._metrics.run(self._fetch_newest_metrics, fresh_seconds, _EVENTS_TIMEOUT_SECONDS)
-        return self._newest
+        return self.newest_metrics
 
     async def _fetch_newest_metrics(self) -> str:
         try:
-            self._newest = await load_newest(self._folder)
+            self.newest_metrics = await load_newest(self._folder) or self.newest_metrics
         except (TonyError, OSError) as error:  # it has not started yet, is restarting or exiting
             _log.debug("cannot fetch the newest metrics of %s: %s", self._folder.job_id, error)
         return ""

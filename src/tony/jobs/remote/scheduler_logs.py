@@ -39,6 +39,7 @@ class RemoteStream:
         most: bytes that the open request may return; 0 if none is open.
         done: the stream is complete.
         missed: the AM could not get some of the output.
+        target: what the copy of another process is to reach: session, attempt, and offset in the log of that attempt.
     """
 
     number: int
@@ -51,6 +52,7 @@ class RemoteStream:
     full: bool = False
     done: bool = False
     missed: bool = False
+    target: tuple[int, int, int] | None = None
 
     @property
     def label(self) -> str:
