@@ -108,7 +108,7 @@ def test_what_may_run_later_waits_with_the_words_of_the_cluster(lab: KubernetesL
     lab.set_quota({"pods": "1"})
     refused = lab.submit(lab.roles(OK))
     assert (refused.returncode, lab.jobs()) == (2, [job]), refused.stdout
-    assert "its pods are 2 together, that of the AM included; quota quota" in refused.stderr
+    assert "the job needs at least 2 pods at one time, with its AM; quota quota" in refused.stderr
     lab.client.delete(RESOURCE_QUOTAS, "quota")
 
     others = [create_waiting_pod(lab, name) for name in ("one", "two")]
