@@ -15,6 +15,7 @@ from tony.client.credential_creation import make_credentials
 from tony.clock import JobClock
 from tony.core.actions import Finish
 from tony.core.events import AttemptStarted
+from tony.errors import AttemptSupersededError
 from tony.frameworks import registry
 from tony.history.event_log import FORMAT, VERSION, Header, LogEntry, LogWriter, read, segments, settings_digest
 from tony.history.replay import Replay, replay
@@ -38,11 +39,13 @@ class FakeJournal(Journal):
 
     Attributes:
         wanted: how many bytes were written; urgent: how many of these block a caller.
+        taken_over: set once a later AM attempt has the log.
     """
 
     def __init__(self) -> None:
         self.wanted = self.urgent = 0
         self.safe: Callable[[int], None] = lambda size: None
+        self.taken_over = asyncio.Event()
 
     def open(self, segment: Path, safe: Callable[[int], None]) -> FakeJournal:
         """`ContainerAllocator.journal`."""
@@ -53,6 +56,10 @@ class FakeJournal(Journal):
         self.wanted = size
         if urgent:
             self.urgent = size
+
+    async def watch(self) -> None:
+        await self.taken_over.wait()
+        raise AttemptSupersededError("a later AM attempt has taken over the event log")
 
 
 class InProcessJob:

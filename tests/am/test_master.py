@@ -15,7 +15,9 @@ import pytest
 from tests.am.in_process_job import FakeJournal, InProcessJob, play
 from tests.core.specs import FAILED, OK, roles, workers
 from tests.support.waiting import wait_until
-from tony.core.events import ContainerEnded, EndConfirmation
+from tony.core.events import ContainerEnded, EndConfirmation, KillRequested
+from tony.errors import AttemptSupersededError
+from tony.model.actor import Actor
 from tony.model.job_spec import Role
 from tony.model.program_exit import ExitStatus
 from tony.model.states import TaskState
@@ -154,6 +156,19 @@ def test_an_action_that_fails_once_its_cause_is_durable_ends_the_attempt(tmp_pat
                 await asyncio.sleep(0.005)
 
     with pytest.raises(RuntimeError, match="nope"):
+        play(tmp_path, workers(1), runs_on, meanwhile=meanwhile, journal=journal)
+
+
+def test_an_attempt_whose_log_was_taken_over_ends(tmp_path: Path) -> None:
+    """What it waits for will never be durable, not even the end of the job."""
+    journal = FakeJournal()
+
+    async def meanwhile(job: InProcessJob) -> None:
+        job.master.feed(KillRequested(actor=Actor("ann"), now=True))
+        await wait_until(lambda: job.master.app.state.job.ended)
+        journal.taken_over.set()
+
+    with pytest.raises(AttemptSupersededError):
         play(tmp_path, workers(1), runs_on, meanwhile=meanwhile, journal=journal)
 
 

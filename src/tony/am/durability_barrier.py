@@ -56,6 +56,15 @@ class DurabilityBarrier:
             self._acknowledgements.popleft()[1]()
         self._release()
 
+    async def watch(self) -> None:
+        """Wait until a later AM attempt has taken over the log, for ever where none can.
+
+        Raises:
+            AttemptSupersededError: it has: no further action will be performed.
+        """
+        if self._journal:
+            await self._journal.watch()
+
     def _release(self) -> None:
         while self._actions:
             size, actions = self._actions[0]

@@ -151,6 +151,7 @@ class Master:
         self._has_work.set()
         for work in (
             self._handle_events(),
+            self._barrier.watch(),
             self._watch_liveness(),
             self._call_executors(),
             self._unconfirmed_ends.confirm(),
@@ -284,8 +285,7 @@ class Master:
                 self.executors.send(task, Prepare(session=session))
             case act.Publish(spec=spec):
                 self._starts.publish(spec)
-                size = ev.GangSizeSet.from_cluster(self.job.record.spec, spec)
-                if size:
+                if size := ev.GangSizeSet.from_cluster(self.job.record.spec, spec):
                     log.info("session %d has %s", spec.session, format_sizes(size.tasks, size.absent))
                     self.feed(size)
             case act.Start(session=session):

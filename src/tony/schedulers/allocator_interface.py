@@ -84,6 +84,14 @@ class Journal(ABC):
         `safe` is called when that is done, see `ContainerAllocator.journal`.
         """
 
+    @abstractmethod
+    async def watch(self) -> None:
+        """Wait until a later AM attempt has taken over the log: nothing more is durable then.
+
+        Raises:
+            AttemptSupersededError: it has.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmAddresses:

@@ -212,7 +212,7 @@ def test_a_superseded_writer_needs_no_answer_to_know_it(
             file.write(b"one\n")
         journal.note_written(segment.stat().st_size, urgent=True)
         with pytest.raises(AttemptSupersededError):
-            await asyncio.wait_for(journal.lost, 60)
+            await asyncio.wait_for(journal.watch(), 60)
         with pytest.raises(StorageError, match="were not written"):
             await journal.finish()
 

@@ -92,8 +92,9 @@ async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: py
         await cluster.until(lambda: said == [7])
         cluster.files.files[CLOSED] = cluster.files.files.pop(LOG)
         cluster.wrote(b"one\n", urgent=True)
+        assert cluster.source._journal is not None
         with pytest.raises(AttemptSupersededError, match="later AM attempt"):
-            await cluster.source.watch()
+            await cluster.source._journal.watch()
         await asyncio.sleep(0.4)
         assert (said, cluster.files.files[CLOSED].content) == ([7], b"header\n")
         assert LOG not in cluster.files.files

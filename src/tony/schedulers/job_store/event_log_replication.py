@@ -47,9 +47,6 @@ class ReplicatedJournal(Journal):
         segment: the log in the container.
         store: the job's files.
         safe: see `ContainerAllocator.journal`.
-
-    Attributes:
-        lost: ends with `AttemptSupersededError` when a later AM attempt has taken over the log.
     """
 
     def __init__(self, segment: Path, store: JobStore, safe: Callable[[int], None]) -> None:
@@ -65,7 +62,7 @@ class ReplicatedJournal(Journal):
         self.is_waived = False
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
-        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self._taken_over = asyncio.Event()
         self._opening = self._loop.create_task(self._open())
 
     def note_written(self, size: int, *, urgent: bool) -> None:
@@ -77,6 +74,10 @@ class ReplicatedJournal(Journal):
             self._loop.call_soon(self._report, size)
         else:  # writes that are not urgent are waited for as well, for example to acknowledge a report
             self._start_timer()
+
+    async def watch(self) -> None:
+        await self._taken_over.wait()
+        raise AttemptSupersededError("a later AM attempt has taken over the event log")
 
     async def finish(self) -> None:
         """Write the remaining events and close.
@@ -175,8 +176,7 @@ class ReplicatedJournal(Journal):
         except InfraError:
             pass
         if is_taken_over:
-            if not self.lost.done():
-                self.lost.set_exception(AttemptSupersededError("a later AM attempt has taken over the event log"))
+            self._taken_over.set()
             return
         _log.error("can no longer write the event log to %s: %s", self._store.path, error)
         self._waive()
@@ -212,5 +212,5 @@ class ReplicatedJournal(Journal):
         self._report(self._size)
 
     def _report(self, size: int) -> None:
-        if not self.lost.done():
+        if not self._taken_over.is_set():
             self._safe(size)

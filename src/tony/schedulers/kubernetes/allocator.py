@@ -177,12 +177,8 @@ class KubernetesAllocator(EnlistingAllocator):
             self._tokens.start()
 
     async def watch(self) -> None:
-        left = asyncio.ensure_future(self._am_pod.is_left.wait())
-        lost = self._journal.lost if self._journal else asyncio.get_running_loop().create_future()
-        await asyncio.wait({asyncio.ensure_future(lost), left}, return_when=asyncio.FIRST_COMPLETED)
-        if not lost.done():
-            raise AttemptSupersededError("its pod is being deleted, so the next AM attempt continues the job")
-        lost.result()
+        await self._am_pod.is_left.wait()
+        raise AttemptSupersededError("its pod is being deleted, so the next AM attempt continues the job")
 
     def is_current_attempt(self) -> bool:
         return self._am_pod.is_current

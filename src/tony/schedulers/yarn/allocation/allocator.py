@@ -153,7 +153,7 @@ class YarnAllocator(ContainerAllocator):
 
     async def watch(self) -> None:
         if self._session:
-            await self._session.watch({self._journal.lost} if self._journal else set())
+            await self._session.watch()
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         return await self._session.recover(known) if self._session else ()

@@ -126,17 +126,10 @@ class YarnSession:
                 ) from error
             raise SchedulerLostError(f"lost the connection to the ResourceManager: {error}") from error
 
-    async def watch(self, others: set[asyncio.Future[None]]) -> None:
-        """Wait until the heartbeat, or one of the other futures, ends, and raise its error."""
-        if self._heartbeat is None:
-            return
-        heartbeat = asyncio.ensure_future(asyncio.shield(self._heartbeat))
-        try:
-            done, _ = await asyncio.wait({heartbeat, *others}, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
-        finally:
-            heartbeat.cancel()
+    async def watch(self) -> None:
+        """Wait until the heartbeat ends, and raise its error."""
+        if self._heartbeat is not None:
+            await asyncio.shield(self._heartbeat)
 
     def _on_heartbeat(self, update: AllocationUpdate) -> None:
         if self._recovery:
