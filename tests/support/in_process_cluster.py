@@ -272,7 +272,7 @@ class InProcessCluster:
             if self._chance.random() < 0.5:  # the kubelet reports how it ended before it removes the pod
                 self.api.update(PODS, name, {"status": {"phase": "Failed", **build_exit(137)}})
             self.api.remove(PODS, name)
-        elif name not in self._kubelet:
+        elif name not in self._kubelet and name in self.list_pods():  # it has not ended before its first step
             self._kubelet[name] = asyncio.ensure_future(self._run_pod(name))
 
     async def _run_pod(self, name: str) -> None:

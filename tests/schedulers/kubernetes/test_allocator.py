@@ -349,6 +349,17 @@ async def test_a_pod_that_no_am_attempt_knows_is_deleted(tmp_path: Path) -> None
         await wait_until(lambda: cluster.pods == ["am"])
 
 
+async def test_pods_are_deleted_by_an_am_attempt_that_finds_its_job_ended(tmp_path: Path) -> None:
+    """The AM attempt before died between the job's end and their deletion; this one recovers nothing."""
+    async with open_cluster(tmp_path) as cluster:
+        cluster.create_task_pod("left", am_address=PREVIOUS_ADDRESS)
+        cluster.create_task_pod("waits", node="")
+        await cluster.allocator.open(cluster.events.append, AmAddresses(am=ADDRESS))
+        await cluster.allocator.close()
+        assert cluster.pods == ["am"]
+        assert cluster.events == []
+
+
 async def test_a_pod_is_kept_although_the_answer_to_its_creation_comes_late(tmp_path: Path) -> None:
     """Its executor was released, and has the time to exit that it was given."""
     async with open_cluster(tmp_path) as cluster:

@@ -297,10 +297,11 @@ class DirectoryJobView(JobView):
     async def _refresh(self) -> None:
         if self._refresh_folder is not None:
             await self._refresh_folder()
+        if (remote := self._remote) is None:
+            return
         # At its end the AM stores its last metrics, and then its log.
-        is_ending = self._remote is not None and self._remote.newest_metrics and not self.folder.am_log.exists()
-        if self._remote is not None and (self.live or is_ending):
-            await self._remote.refresh()
+        if self.live or (remote.newest_metrics and not self.folder.am_log.exists()):
+            await remote.refresh()
 
     async def _fetch_newest_metrics(self) -> NewestMetrics | None:
         """Return metrics of a job on other machines that may be newer than its file; None if there are none."""

@@ -45,9 +45,8 @@ from tony.schedulers.client_interface import ApplicationStatus, Submitter
 
 #: Seconds that an AM may take to write the end of its job directory after it has reported it.
 _END_TIMEOUT_SECONDS = 20.0
-_POLL_SECONDS = 0.1
-#: Between two looks at what an AM writes at its end.
-_REFRESH_BACKOFF = Backoff(first=0.1, most=1.0)
+#: Between two looks at a job that is ending.
+_END_BACKOFF = Backoff(first=0.1, most=1.0)
 #: Seconds before each attempt to read what an AM has only just written.
 _LOG_RETRY_SECONDS = (0.0, 0.5, 1.0)
 #: Seconds to wait for the scheduler to locate an AM; then the AM is queried at its last address.
@@ -223,8 +222,11 @@ async def build_last_am_report(folder: JobFolder, submitter: Submitter, report: 
     if was_ended_by_scheduler(report):
         with contextlib.suppress(InfraError, TimeoutError):
             async with asyncio.timeout(_END_TIMEOUT_SECONDS):
-                while (status := await submitter.application_status(folder.job_id)) and status.alive is not False:
-                    await asyncio.sleep(_POLL_SECONDS)
+                for pause in _END_BACKOFF:
+                    status = await submitter.application_status(folder.job_id)
+                    if status is None or status.alive is False:
+                        break
+                    await asyncio.sleep(pause)
                 report = add_signal_source(report, status) if status else report
                 await submitter.sweep(folder)
     return keep(folder, report)
@@ -262,7 +264,7 @@ async def refresh(home: Home, job_id: str) -> None:
         return
     deadline = clock.monotonic() + _END_TIMEOUT_SECONDS
     try:
-        for pause in _REFRESH_BACKOFF:
+        for pause in _END_BACKOFF:
             status = await _fetch_with_status(folder, submitter)
             if folder.summary.exists():
                 forget_secrets(folder)

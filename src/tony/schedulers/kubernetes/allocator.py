@@ -459,10 +459,12 @@ class KubernetesAllocator(EnlistingAllocator):
     async def close(self) -> None:
         self._is_closing = True
         self._sink = _ignore
-        for name in [*self._table.pods]:
-            self.kill(name, "the job has ended")
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
+                if self._watch is None and self.attempt != 1:  # pods of earlier AM attempts may be left
+                    await self.recover(())
+                for name in [*self._table.pods]:
+                    self.kill(name, "the job has ended")
                 while self._table.pods or self._tasks:
                     self._changed.clear()
                     await self._changed.wait()
