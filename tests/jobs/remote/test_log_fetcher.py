@@ -146,6 +146,10 @@ class TalkingMaster(FakeAm):
                 connection.send(piece)
 
     def _piece(self, ask: ReadLog) -> LogPiece | None:
+        if ask.tail:
+            said = dict(self.printed.get((str(ask.task), ask.stream), ())).get(ask.name, b"")
+            offset, text = max(0, len(said) - ask.most), base64.b64encode(said[-ask.most :]).decode()
+            return LogPiece(reader=ask.reader, name=ask.name, offset=offset, data=text)
         begun = not ask.name
         for name, data in self.printed.get((str(ask.task), ask.stream), ()):
             offset = ask.offset if name == ask.name else 0
@@ -579,13 +583,50 @@ async def test_output_that_another_process_fetches_is_not_waited_for(
         await asyncio.wait_for(_bring(folder, record, Selection()), 60.0)
 
 
+def _answer_late(master: TalkingMaster) -> Callable[[RpcConnection, ReadLog], bool]:
+    """Take longer for each answer than streams take to be looked at again."""
+    answered: list[ReadLog] = []
+
+    def answer(connection: RpcConnection, message: ReadLog) -> bool:
+        if message in answered:
+            return False
+        answered.append(message)
+        asyncio.get_running_loop().call_later(0.1, master.on_message, connection, message)
+        return True
+
+    return answer
+
+
+def _miss_once(master: TalkingMaster) -> Callable[[RpcConnection, ReadLog], bool]:
+    """Say first of each stream that an executor has exited, as after a restart."""
+    told: set[int] = set()
+
+    def answer(connection: RpcConnection, message: ReadLog) -> bool:
+        if message.reader in told:
+            return False
+        told.add(message.reader)
+        connection.send(LogPiece(reader=message.reader, missed=True))
+        return True
+
+    return answer
+
+
 @pytest.mark.parametrize("log", ["worker-0.s1.t1.out", "worker-0.s2.t1.out"])
+@pytest.mark.parametrize("answers", [None, _answer_late, _miss_once])
+@pytest.mark.parametrize("is_finished", [False, True])
 async def test_earlier_output_that_another_process_still_copies_is_waited_for(
-    home: Home, remote_job: RemoteJob, log: str
+    home: Home,
+    remote_job: RemoteJob,
+    log: str,
+    answers: Callable[[TalkingMaster], Callable[[RpcConnection, ReadLog], bool]] | None,
+    is_finished: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of all attempts; what is printed meanwhile is not."""
+    """Of all attempts; what is printed meanwhile is not. If the other process ends, this one copies it."""
+    monkeypatch.setattr(log_fetcher, "_LOCK_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(log_fetcher, "_END_TIMEOUT_SECONDS", 3600.0)
     folder, record, _ = remote_job
-    size = 300
+    printed = b"x" * 300
     mirror = Mirror(folder.logs)
     assert all(mirror.take(number) for number in range(4))
     first, last = (LogName.parse(each) for each in ("worker-0.s1.t1.out", log))
@@ -593,15 +634,21 @@ async def test_earlier_output_that_another_process_still_copies_is_waited_for(
     assert last
     mirror.write(first, 0, 0, b"12345")
     async with TalkingMaster(folder, running(folder, record)) as master:
+        master.answers = answers(master) if answers else master.answers
         master.say(first.file, b"12345")
-        master.say(log, b"x" * size)
+        master.say(log, printed)
         reading = asyncio.ensure_future(_bring(folder, record, Selection()))
-        await wait_until(lambda: len([ask for ask in master.asked_logs if ask.task == TaskId("worker", 0)]) >= 4)
+        await wait_until(lambda: sum(ask.name == log for ask in master.asked_logs) >= 2)
         assert not reading.done()
+        assert sum(ask.most for ask in master.asked_logs) == len(master.asked_logs)  # a byte each
         master.say(log, b"printed meanwhile")
-        mirror.write(last, 0, 5 if first == last else 0, b"x" * size)
+        if is_finished:
+            mirror.write(last, 0, 5 if first == last else 0, printed)
+        else:
+            mirror.close()
         await asyncio.wait_for(reading, 60.0)
     mirror.close()
+    assert printed in read(folder, log)
 
 
 def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:

@@ -34,6 +34,7 @@ from tony.jobs.remote.scheduler_logs import (
     fetch_from_scheduler,
     select_streams,
 )
+from tony.jobs.remote.stream_end import StreamEndSearch
 from tony.jobs.status import job_status
 from tony.linux.inotify import ChangeWatch
 from tony.model.job_report import JobReport
@@ -120,9 +121,10 @@ class LogFetcher:
             await asyncio.wait([self._work], timeout=_END_TIMEOUT_SECONDS)
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        if any((stream.target or stream.full) and not stream.is_writer for stream in self._open_streams()):
+        if any(stream.search and stream.search.is_found for stream in self._open_streams()):
             self._notice("another command is still fetching output: this is what it has so far")
-        await self._wait_for_other_processes()
+        else:
+            await self._wait_for_other_processes()
         if self._fetching:
             await asyncio.gather(self._fetching, return_exceptions=True)
         note_complete(self._folder.logs, [s.label for s in self._streams.values() if self._wait and _is_whole(s)])
@@ -183,21 +185,27 @@ class LogFetcher:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def _request_all(self, connection: RpcConnection) -> None:
-        """Request every stream; those locked by another process as soon as it releases them."""
-        while waiting := [stream for stream in self._open_streams() if not stream.most]:
-            for number, stream in enumerate(stream for stream in waiting if stream.is_writer or not self._wait):
-                self._request(connection, stream)
+        """Request every stream; those locked by another process as soon as it releases them.
+
+        Without `wait`, of these only the end is requested, and what the other process copies is waited for.
+        """
+        while waiting := [stream for stream in self._open_streams() if not (stream.is_writer and stream.most)]:
+            for number, stream in enumerate(waiting):
+                if not stream.most and (stream.is_writer or (stream.search and not stream.search.is_found)):
+                    self._request(connection, stream)
                 if number % _REQUEST_BATCH == 0:
                     await connection.drain()
             await asyncio.sleep(_LOCK_POLL_SECONDS)
             self._lock_streams()
+        if not self._left:
+            connection.abort()  # no further message is waited for
 
     def _lock_streams(self) -> None:
         """Lock open streams that no other process fetches. They continue at the end of their newest local file.
 
-        Without `wait`, so do those of other processes: to find out whether something is missing there.
+        Without `wait`, those of other processes are done once these have copied what was printed so far.
         """
-        waiting = [stream for stream in self._open_streams() if not stream.is_writer]
+        waiting = [stream for stream in self._open_streams() if not (stream.is_writer or stream.most)]
         for stream in waiting:
             stream.is_writer = self._try_lock(stream)
         resumed = {(it.task.role, it.task.index, it.stream): it for it in waiting if it.is_writer or not self._wait}
@@ -206,6 +214,13 @@ class LogFetcher:
             if found:
                 self._mirror.forget(name)
                 found.name, found.offset = name.file, self._mirror.end(name)
+        for stream in resumed.values():
+            if stream.is_writer:
+                stream.search = None
+            elif stream.search is None:
+                stream.search = StreamEndSearch(LogName.parse(stream.name), stream.offset)
+            elif _is_copied(stream.search, stream):
+                self._on_done(stream)
 
     def _try_lock(self, stream: RemoteStream) -> bool:
         try:
@@ -214,6 +229,10 @@ class LogFetcher:
             return True
 
     def _request(self, connection: RpcConnection, stream: RemoteStream) -> None:
+        if stream.search:
+            stream.most = 1
+            connection.send(stream.search.build_request(stream.number, stream.task, stream.stream))
+            return
         stream.most = self._answer_bytes()
         if stream.full and self._extra >= LOG_PIECE > stream.most:
             stream.most = LOG_PIECE
@@ -239,8 +258,8 @@ class LogFetcher:
             return
         if stream.most > self._answer_bytes():
             self._extra += stream.most
-        if not stream.is_writer:
-            self._compare_copy(stream, piece)
+        if stream.search:
+            self._continue_search(connection, stream, stream.search, piece)
             return
         if piece.data:
             self._write_piece(stream, piece)
@@ -252,22 +271,22 @@ class LogFetcher:
         else:
             self._request(connection, stream)
 
-    def _compare_copy(self, stream: RemoteStream, piece: LogPiece) -> None:
-        """Note what the copy of another process lacks; the stream is done when that has all that was printed before."""
-        if not piece.data:
-            self._on_done(stream)
+    def _continue_search(
+        self, connection: RpcConnection, stream: RemoteStream, search: StreamEndSearch, piece: LogPiece
+    ) -> None:
+        """Continue the search for the end of what another process copies, until that is found, or the AM exits."""
+        if piece.over:
             return
-        name, data = _decode_piece(stream, piece)
-        here, target = LogName.parse(stream.name), stream.target
-        have = (here.session, here.try_, stream.offset) if here else (0, 0, 0)
-        is_same = target is not None and target[:2] == (name.session, name.try_)
-        if target and is_same and have >= target:
+        if piece.data:
+            name, data = _decode_piece(stream, piece)
+            search.take(name, piece.offset + len(data))
+        elif not piece.missed:  # which is said once, instead of an answer
+            search.take(None, 0)
+        stream.most = 0
+        if not search.is_found:
+            self._request(connection, stream)
+        elif _is_copied(search, stream):
             self._on_done(stream)
-            return
-        stream.full = len(data) >= stream.most
-        if not (stream.full or is_same):
-            stream.target = (name.session, name.try_, piece.offset + len(data))
-        stream.most = 0  # it is requested again after a pause
 
     def _write_piece(self, stream: RemoteStream, piece: LogPiece) -> None:
         name, data = _decode_piece(stream, piece)
@@ -323,6 +342,8 @@ class LogFetcher:
         incomplete = [stream for stream in self._streams.values() if not _is_whole(stream)]
         taken = [stream for stream in incomplete if not stream.is_writer and self._try_lock(stream)]
         streams = [stream for stream in incomplete if stream.is_writer or stream in taken]
+        if not streams:
+            return
         sink = SchedulerLogSink(self._mirror, streams, replaces=False, skips=not self.is_running)
         try:
             await fetch_from_scheduler(self._submitter, self._folder, sink, self._notice)
@@ -412,6 +433,11 @@ def _decode_piece(stream: RemoteStream, piece: LogPiece) -> tuple[LogName, bytes
     if not 0 <= piece.start <= piece.offset:
         raise ProtocolError(Code.BAD_MESSAGE, f"a piece of {stream.label} that begins before its file")
     return name, data
+
+
+def _is_copied(search: StreamEndSearch, stream: RemoteStream) -> bool:
+    """Return True if the local copy has everything up to the end that a search has found."""
+    return search.is_reached(LogName.parse(stream.name), stream.offset)
 
 
 def _is_whole(stream: RemoteStream) -> bool:

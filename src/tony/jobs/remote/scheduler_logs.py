@@ -12,6 +12,7 @@ from tony.errors import InfraError, TonyError, join_lines
 from tony.history import event_log
 from tony.jobs.log_files import Selection, find_log_files
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
+from tony.jobs.remote.stream_end import StreamEndSearch
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.log_file_tail import LogFileTail
@@ -39,7 +40,7 @@ class RemoteStream:
         most: bytes that the open request may return; 0 if none is open.
         done: the stream is complete.
         missed: the AM could not get some of the output.
-        target: what the copy of another process is to reach: session, attempt, and offset in the log of that attempt.
+        search: for the end of what another process copies; None if nothing depends on that.
     """
 
     number: int
@@ -52,7 +53,7 @@ class RemoteStream:
     full: bool = False
     done: bool = False
     missed: bool = False
-    target: tuple[int, int, int] | None = None
+    search: StreamEndSearch | None = None
 
     @property
     def label(self) -> str:
