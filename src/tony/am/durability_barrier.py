@@ -57,7 +57,7 @@ class DurabilityBarrier:
         self._release()
 
     async def watch(self) -> None:
-        """Wait until a later AM attempt has taken over the log, for ever where none can.
+        """Wait until a later AM attempt has taken over the log; return at once where none can.
 
         Raises:
             AttemptSupersededError: it has: no further action will be performed.

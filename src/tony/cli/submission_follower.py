@@ -64,7 +64,7 @@ def follow_and_report(
         say(sentence, to=stream)
     if as_json:
         print_json(report)
-    _fetch_expiring_history(home, job_id)
+    _fetch_history(home, job_id, spec)
     for name in _find_unmatched_patterns(spec, report, home.job(job_id)):
         warn(f"roles.{name}.progress_pattern matched no line of the output")
     return exit_code(report)
@@ -114,13 +114,14 @@ def follow_to_end(
     return report
 
 
-def _fetch_expiring_history(home: Home, job_id: str) -> None:
-    """Fetch the events and metrics of an ended job if its cluster removes them after a while.
+def _fetch_history(home: Home, job_id: str, spec: JobSpec) -> None:
+    """Fetch the events and metrics of an ended job if its cluster removes them after a while, or a warning needs them.
 
     A failure is no failure of the job: later commands try again. Ctrl-C skips it.
     """
     with contextlib.suppress(TonyError, OSError, KeyboardInterrupt):
-        if registry.load_submitter(home, record_of(home, job_id)).capabilities.history_expires:
+        expires = registry.load_submitter(home, record_of(home, job_id)).capabilities.history_expires
+        if expires or any(role.progress_pattern is not None for role in spec.effective_roles.values()):
             asyncio.run(asyncio.wait_for(refresh(home, job_id), _HISTORY_SECONDS))
 
 

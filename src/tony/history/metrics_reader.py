@@ -110,7 +110,7 @@ class Metrics:
         self._open()
         if newest is not None and newest.now >= (self.known_until or 0.0):
             self._newest = newest
-            if self._database is None:
+            if not path.exists():
                 self.problem = ""
 
     def __enter__(self) -> Metrics:

@@ -86,7 +86,7 @@ class Journal(ABC):
 
     @abstractmethod
     async def watch(self) -> None:
-        """Wait until a later AM attempt has taken over the log: nothing more is durable then.
+        """Wait until a write shows that a later AM attempt has taken over the log: nothing more is durable then.
 
         Raises:
             AttemptSupersededError: it has.

@@ -13,6 +13,7 @@ from tests.schedulers.yarn import fake_cluster as scene
 from tests.schedulers.yarn.fake_cluster import start_fake_cluster
 from tests.support.hadoop.fake_webhdfs import FakeFile, Trouble
 from tony.errors import AttemptSupersededError
+from tony.retry import Backoff
 from tony.schedulers.job_store import event_log_replication
 
 LOG, CLOSED = f"{scene.FOLDER}/events.1.jsonl", f"{scene.FOLDER}/events.1.closed.jsonl"
@@ -98,6 +99,21 @@ async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: py
         await asyncio.sleep(0.4)
         assert (said, cluster.files.files[CLOSED].content) == ([7], b"header\n")
         assert LOG not in cluster.files.files
+
+
+async def test_a_later_attempt_is_noticed_although_the_store_does_not_answer_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log_replication, "STORE_BACKOFF", Backoff(first=0.01, most=0.01))
+    async with start_fake_cluster(tmp_path) as cluster:
+        said = cluster.log(b"header\n")
+        await cluster.until(lambda: said == [7])
+        cluster.files.files[CLOSED] = cluster.files.files.pop(LOG)
+        cluster.files.fail_next("GETFILESTATUS", *[Trouble.NONSENSE] * 3)
+        cluster.wrote(b"one\n", urgent=True)
+        assert cluster.source._journal is not None
+        with pytest.raises(AttemptSupersededError, match="later AM attempt"):
+            await asyncio.wait_for(cluster.source._journal.watch(), 60)
 
 
 async def test_a_suspended_am_waits_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

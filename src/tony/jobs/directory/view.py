@@ -297,10 +297,7 @@ class DirectoryJobView(JobView):
     async def _refresh(self) -> None:
         if self._refresh_folder is not None:
             await self._refresh_folder()
-        if (remote := self._remote) is None:
-            return
-        # At its end the AM stores its last metrics, and then its log.
-        if self.live or (remote.newest_metrics and not self.folder.am_log.exists()):
+        if (remote := self._remote) and (self.live or (remote.newest_metrics and not remote.is_complete)):
             await remote.refresh()
 
     async def _fetch_newest_metrics(self) -> NewestMetrics | None:

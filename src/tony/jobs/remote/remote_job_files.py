@@ -66,6 +66,7 @@ class RemoteJobFiles:
 
     Attributes:
         newest_metrics: those that were fetched last; None before that.
+        is_complete: events and metrics were fetched after the job's end.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class RemoteJobFiles:
         self._events = SharedFetch()
         self._metrics = SharedFetch()
         self.newest_metrics: NewestMetrics | None = None
+        self.is_complete = False
         self._slots = slots or create_fetch_slots()
 
     async def fetch_output(self, task: str) -> str:
@@ -168,8 +170,10 @@ class RemoteJobFiles:
             await self._events.run(self._refresh, _EVENTS_FRESH_SECONDS, _EVENTS_TIMEOUT_SECONDS)
 
     async def _refresh(self) -> str:
+        has_ended = self._folder.summary.exists()
         try:
             await remote_job_sync.refresh(self._home, self._folder.job_id)
+            self.is_complete = has_ended
         except (TonyError, OSError) as error:
             _log.info("cannot fetch the event log of %s: %s", self._folder.job_id, error)
         return ""

@@ -101,7 +101,8 @@ class ReplicatedJournal(Journal):
         except TimeoutError:
             pass
         finally:
-            self._opening.cancel()
+            for task in filter(None, (self._opening, self._ending)):
+                task.cancel()
             os.close(self._file)
             self._file = -1
         trouble = self._log.trouble if self._log else None
@@ -170,16 +171,22 @@ class ReplicatedJournal(Journal):
 
     async def _on_failed(self, error: InfraError) -> None:
         """Handle a failed log, which a later AM attempt may have taken over."""
-        is_taken_over = isinstance(error, SupersededLogError)  # no request is needed, and one may fail
-        try:
-            is_taken_over = is_taken_over or await to_thread(self._store.is_taken_over, self._name)
-        except InfraError:
-            pass
-        if is_taken_over:
+        if isinstance(error, SupersededLogError) or await self._is_taken_over():
             self._taken_over.set()
             return
         _log.error("can no longer write the event log to %s: %s", self._store.path, error)
         self._waive()
+
+    async def _is_taken_over(self) -> bool:
+        """Ask the store until it answers. Effects do not wait for that: see `_on_timeout`."""
+        for pause in STORE_BACKOFF:
+            try:
+                return await to_thread(self._store.is_taken_over, self._name)
+            except InfraError as error:
+                if self._store.is_permanent(error):
+                    return False
+            await asyncio.sleep(pause)
+        raise AssertionError("delays have no end")
 
     def _start_timer(self) -> None:
         if self._timer is None and not self.is_waived:
