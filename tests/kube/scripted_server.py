@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.http_servers import QuietHandler
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -55,11 +57,8 @@ class ScriptedServer:
         )
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler, BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: object) -> None:
-                pass
 
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
