@@ -64,7 +64,7 @@ def follow_and_report(
         say(sentence, to=stream)
     if as_json:
         print_json(report)
-    _fetch_history(home, job_id, spec)
+    _fetch_history(home, spec, report)
     for name in _find_unmatched_patterns(spec, report, home.job(job_id)):
         warn(f"roles.{name}.progress_pattern matched no line of the output")
     return exit_code(report)
@@ -114,15 +114,15 @@ def follow_to_end(
     return report
 
 
-def _fetch_history(home: Home, job_id: str, spec: JobSpec) -> None:
+def _fetch_history(home: Home, spec: JobSpec, report: JobReport) -> None:
     """Fetch the events and metrics of an ended job if its cluster removes them after a while, or a warning needs them.
 
     A failure is no failure of the job: later commands try again. Ctrl-C skips it.
     """
     with contextlib.suppress(TonyError, OSError, KeyboardInterrupt):
-        expires = registry.load_submitter(home, record_of(home, job_id)).capabilities.history_expires
-        if expires or any(role.progress_pattern is not None for role in spec.effective_roles.values()):
-            asyncio.run(asyncio.wait_for(refresh(home, job_id), _HISTORY_SECONDS))
+        expires = registry.load_submitter(home, record_of(home, report.job)).capabilities.history_expires
+        if expires or (report.state is JobState.SUCCEEDED and _find_patterns(spec)):
+            asyncio.run(asyncio.wait_for(refresh(home, report.job), _HISTORY_SECONDS))
 
 
 def describe_detached(job_id: str) -> str:
@@ -157,18 +157,18 @@ def _find_unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder
 
     Without the AM's log the metrics may not be complete.
     """
-    names = [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
-    if (
-        not names
-        or report.state is not JobState.SUCCEEDED
-        or not all(map(os.path.exists, (folder.metrics, folder.am_log)))
-    ):
+    if report.state is not JobState.SUCCEEDED or not all(map(os.path.exists, (folder.metrics, folder.am_log))):
         return []
     from tony.history.metrics_reader import Metrics  # late: it loads SQLite
 
     with Metrics(folder.metrics) as metrics:
         known = {parse_role(progress.task) for progress in metrics.progress()}
-    return [name for name in names if name not in known]
+    return [name for name in _find_patterns(spec) if name not in known]
+
+
+def _find_patterns(spec: JobSpec) -> list[str]:
+    """Return the roles that have a `progress_pattern`."""
+    return [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
 
 
 def _has_run(task: TaskReport) -> bool:

@@ -651,6 +651,55 @@ async def test_earlier_output_that_another_process_still_copies_is_waited_for(
     assert printed in read(folder, log)
 
 
+async def test_output_that_another_process_copies_is_waited_for_when_the_am_exits(
+    home: Home, remote_job: RemoteJob
+) -> None:
+    folder, record, _ = remote_job
+    mirror, notes, name = Mirror(folder.logs), Notes(), LogName.parse("worker-0.s1.t1.out")
+    assert name
+    assert all(mirror.take(number) for number in range(4))
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say(name.file, b"12345")
+        async with LogFetcher(folder, record, None, Selection(), notes, wait=False) as logs:
+            ending = asyncio.ensure_future(logs.wait_until_finished())
+            await wait_until(lambda: sum(ask.name == name.file for ask in master.asked_logs) >= 2)
+            master.over()
+            master.hang_up()
+            await wait_until(lambda: not logs.is_running)
+            mirror.write(name, 0, 0, b"12345")
+            mirror.close()
+            await asyncio.wait_for(ending, 60.0)
+    assert notes == []
+
+
+async def test_a_stream_stays_locked_that_was_taken_over_while_the_scheduler_is_asked(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process has ended just before; it is written by one process only."""
+    monkeypatch.setattr(log_fetcher, "_LOCK_POLL_SECONDS", 0.01)
+    folder, record, far = remote_job
+    mirror, other, may_answer = Mirror(folder.logs), Mirror(folder.logs), asyncio.Event()
+    assert mirror.take(1)  # the standard error of worker:0
+
+    async def answer_late(*_: Any, **__: Any) -> None:
+        await may_answer.wait()
+
+    monkeypatch.setattr(far, "fetch_logs", answer_late)
+    async with (
+        TalkingMaster(folder, running(folder, record)) as master,
+        LogFetcher(folder, record, far, Selection(tasks=frozenset({"worker:0"})), Notes(), wait=True) as logs,
+    ):
+        monkeypatch.setattr(master, "answers", lambda *_: may_answer.is_set())
+        await wait_until(lambda: bool(master.asked_logs))
+        fetching = asyncio.ensure_future(logs._fetch_missing())
+        mirror.close()
+        await wait_until(lambda: len(master.asked_logs) == 2)
+        may_answer.set()
+        await asyncio.wait_for(fetching, 60.0)
+        assert not other.take(1)
+    other.close()
+
+
 def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:
     """A local job: files in the job directory need no request."""
     folder, record = recorded(home)

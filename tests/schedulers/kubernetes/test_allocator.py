@@ -354,10 +354,27 @@ async def test_pods_are_deleted_by_an_am_attempt_that_finds_its_job_ended(tmp_pa
     async with open_cluster(tmp_path) as cluster:
         cluster.create_task_pod("left", am_address=PREVIOUS_ADDRESS)
         cluster.create_task_pod("waits", node="")
-        await cluster.allocator.open(cluster.events.append, AmAddresses(am=ADDRESS))
         await cluster.allocator.close()
         assert cluster.pods == ["am"]
+        await cluster.allocator.open(cluster.events.append)
         assert cluster.events == []
+
+
+async def test_known_pods_are_deleted_although_pods_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_cluster(tmp_path) as cluster:
+        cluster.create_task_pod("known")
+
+        async def refuse_list() -> ObjectList:
+            raise SchedulerError("pods is forbidden")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster.allocator._requests, "list", refuse_list)
+            with pytest.raises(SchedulerError):
+                await cluster.start(build_known("known"))
+            await cluster.allocator.close()
+        assert cluster.pods == ["am"]
 
 
 async def test_a_pod_is_kept_although_the_answer_to_its_creation_comes_late(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ class DirectoryJobView(JobView):
         notice: Callable[[str], None] = _log.warning,
         status_seconds: float = 0.0,
         files: tuple[LocalStore, str] | None = None,
-        refresh: Callable[[], Awaitable[None]] | None = None,
+        refresh: Callable[[], Awaitable[object]] | None = None,
         is_own: bool = True,
     ) -> None:
         self.id = folder.job_id

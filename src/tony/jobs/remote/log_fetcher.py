@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Self
 
@@ -116,12 +116,14 @@ class LogFetcher:
     async def wait_until_finished(self) -> None:
         """Wait for the rest of the output, when the job has ended or all current output was requested."""
         self._ending.set()
+        is_late = False
         if self._work:
             # Even if it never connected: it tries once more.
-            await asyncio.wait([self._work], timeout=_END_TIMEOUT_SECONDS)
+            _, late = await asyncio.wait([self._work], timeout=_END_TIMEOUT_SECONDS)
+            is_late = bool(late)
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        if any(stream.search and stream.search.is_found for stream in self._open_streams()):
+        if is_late and any(stream.search and stream.search.is_found for stream in self._open_streams()):
             self._notice("another command is still fetching output: this is what it has so far")
         else:
             await self._wait_for_other_processes()
@@ -208,19 +210,23 @@ class LogFetcher:
         waiting = [stream for stream in self._open_streams() if not (stream.is_writer or stream.most)]
         for stream in waiting:
             stream.is_writer = self._try_lock(stream)
-        resumed = {(it.task.role, it.task.index, it.stream): it for it in waiting if it.is_writer or not self._wait}
-        for name in find_log_files(self._folder.logs, Selection()) if resumed else ():
-            found = resumed.get((name.role, name.index, name.stream))
-            if found:
-                self._mirror.forget(name)
-                found.name, found.offset = name.file, self._mirror.end(name)
-        for stream in resumed.values():
+        resumed = [stream for stream in waiting if stream.is_writer or not self._wait]
+        self._note_local_ends(resumed)
+        for stream in resumed:
             if stream.is_writer:
                 stream.search = None
             elif stream.search is None:
                 stream.search = StreamEndSearch(LogName.parse(stream.name), stream.offset)
             elif _is_copied(stream.search, stream):
                 self._on_done(stream)
+
+    def _note_local_ends(self, streams: Sequence[RemoteStream]) -> None:
+        """Note where the newest local file of each stream ends."""
+        by_name = {(stream.task.role, stream.task.index, stream.stream): stream for stream in streams}
+        for name in find_log_files(self._folder.logs, Selection()) if streams else ():
+            if found := by_name.get((name.role, name.index, name.stream)):
+                self._mirror.forget(name)
+                found.name, found.offset = name.file, self._mirror.end(name)
 
     def _try_lock(self, stream: RemoteStream) -> bool:
         try:
@@ -323,8 +329,9 @@ class LogFetcher:
         except TimeoutError:
             pass
         have = complete(self._folder.logs)
+        self._note_local_ends(self._open_streams())
         for stream in self._open_streams():
-            if stream.label in have:
+            if stream.label in have or (stream.search and _is_copied(stream.search, stream)):
                 self._on_done(stream)
 
     # --- the scheduler --------------------------------------------------------------------------------------------
@@ -350,8 +357,9 @@ class LogFetcher:
         finally:
             self._has_refused = sink.has_refused
             for stream in taken:
-                stream.is_writer = True
-                self._unlock(stream)
+                if not stream.is_writer:  # it may have become one meanwhile
+                    stream.is_writer = True
+                    self._unlock(stream)
 
 
 def find_remote_submitter(home: Home, record: JobRecord) -> Submitter | None:

@@ -66,7 +66,7 @@ class RemoteJobFiles:
 
     Attributes:
         newest_metrics: those that were fetched last; None before that.
-        is_complete: events and metrics were fetched after the job's end.
+        is_complete: the last events and metrics of an ended job were fetched.
     """
 
     def __init__(
@@ -170,10 +170,8 @@ class RemoteJobFiles:
             await self._events.run(self._refresh, _EVENTS_FRESH_SECONDS, _EVENTS_TIMEOUT_SECONDS)
 
     async def _refresh(self) -> str:
-        has_ended = self._folder.summary.exists()
         try:
-            await remote_job_sync.refresh(self._home, self._folder.job_id)
-            self.is_complete = has_ended
+            self.is_complete = await remote_job_sync.refresh(self._home, self._folder.job_id)
         except (TonyError, OSError) as error:
             _log.info("cannot fetch the event log of %s: %s", self._folder.job_id, error)
         return ""

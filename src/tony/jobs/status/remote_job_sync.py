@@ -249,10 +249,13 @@ def forget_secrets(folder: JobFolder) -> None:
         folder.am_lock.unlink()
 
 
-async def refresh(home: Home, job_id: str) -> None:
+async def refresh(home: Home, job_id: str) -> bool:
     """Fetch a job's event log as far as it is written; if the job has ended, wait until it is complete.
 
     If nothing can be fetched, files fetched earlier can still be read.
+
+    Returns:
+        True if the job has ended, and nothing of it is missing here.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -261,7 +264,7 @@ async def refresh(home: Home, job_id: str) -> None:
     folder, record = home.job(job_id), record_of(home, job_id)
     submitter = registry.load_submitter(home, record)
     if submitter.capabilities.same_host or folder.am_log.exists():  # the AM's log is written after everything else
-        return
+        return True
     deadline = clock.monotonic() + _END_TIMEOUT_SECONDS
     try:
         for pause in _END_BACKOFF:
@@ -270,11 +273,12 @@ async def refresh(home: Home, job_id: str) -> None:
                 forget_secrets(folder)
             finished = status is None or status.alive is False or folder.am_log.exists()
             if finished or not folder.summary.exists() or clock.monotonic() > deadline:
-                return
+                return finished
             await asyncio.sleep(pause)
     except InfraError:
         if not segments(folder.path):
             raise
+    return False
 
 
 async def _fetch_with_status(folder: JobFolder, submitter: Submitter) -> ApplicationStatus | None:

@@ -6,6 +6,7 @@ Requests to the API server are made in threads; the table of pods changes on the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -214,7 +215,7 @@ class KubernetesAllocator(EnlistingAllocator):
     def _adopt_or_delete(self, name: str, content: Object) -> None:
         """Keep a pod that was not known to be granted, unless it is of a gang, or cannot enlist here."""
         role = str(content["metadata"]["labels"].get(ROLE_LABEL))
-        is_ours = role in self._memory and find_am_address(content) == self._am_address
+        is_ours = not self._is_closing and role in self._memory and find_am_address(content) == self._am_address
         if not is_ours or content["metadata"].get("deletionTimestamp") or find_gang_name(content):
             self._start(self._requests.delete(name))
             return
@@ -459,13 +460,14 @@ class KubernetesAllocator(EnlistingAllocator):
     async def close(self) -> None:
         self._is_closing = True
         self._sink = _ignore
+        for name in [*self._table.pods]:
+            self.kill(name, "the job has ended")
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 if self._watch is None and self.attempt != 1:  # pods of earlier AM attempts may be left
-                    await self.recover(())
-                for name in [*self._table.pods]:
-                    self.kill(name, "the job has ended")
-                while self._table.pods or self._tasks:
+                    with contextlib.suppress(SchedulerError):
+                        await self.recover(())
+                while (self._watch and self._table.pods) or self._tasks:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:

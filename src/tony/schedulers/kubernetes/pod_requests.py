@@ -112,9 +112,9 @@ class PodRequests:
             try:
                 return await to_thread(lambda: self._client.list(PODS, labels=self._labels, trim=trim_pod))
             except KubeError as error:
+                _log.warning("%s", error)
                 if self._is_permanent(error):
                     raise
-                _log.warning("%s", error)
             await asyncio.sleep(pause)
         raise AssertionError("delays have no end")
 
