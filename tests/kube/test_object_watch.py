@@ -99,7 +99,7 @@ def test_an_object_that_came_and_went_unseen_is_reported_as_deleted(server: Scri
 
     def answer(request: Request, watch: ObjectWatch) -> Answer:
         if "watch=1" in request.target:
-            watch.expect("b")
+            watch.expect("b", 1)
         return lists(request, watch)
 
     assert follow(server, answer) == [("deleted", "b")]
@@ -110,10 +110,35 @@ def test_an_object_that_is_younger_than_the_list_is_not_missing(server: Scripted
 
     def answer(request: Request, watch: ObjectWatch) -> Answer:
         if "watch=1" not in request.target:
-            watch.expect("b")
+            watch.expect("b", 1)
         return lists(request, watch)
 
     assert follow(server, answer) == [("present", "b")]
+
+
+@pytest.mark.parametrize("is_listing", [True, False])
+def test_an_object_that_came_and_went_before_its_creation_was_answered_is_reported_as_deleted(
+    server: ScriptedServer, is_listing: bool
+) -> None:
+    """A list that began since then lacks it, and no stream tells of it."""
+    ended = threading.Event()
+
+    def stream() -> Iterator[Object]:
+        yield event("ADDED", "a", 6)
+        ended.wait(60)
+
+    def answer(request: Request, watch: ObjectWatch) -> Answer:
+        if "watch=1" not in request.target:
+            if is_listing and watch.finished_lists == 0:
+                watch.expect("b", 0)
+            return listing(5, *([] if is_listing else ["a"]))
+        if not is_listing:
+            threading.Timer(0.05, watch.expect, ("b", 0)).start()
+        return Answer(lines=stream())
+
+    found = follow(server, answer, 1 if is_listing else 3)
+    ended.set()
+    assert ("deleted", "b") in found
 
 
 def test_a_server_that_stays_away_stays_in_trouble(server: ScriptedServer) -> None:

@@ -209,6 +209,7 @@ class KubernetesAllocator(EnlistingAllocator):
         for name in running - self._table.pods.keys():
             self._adopt_or_delete(name, found[name])
         self._watch = start_pod_watch(self._client, self._labels, listed, self._on_change)
+        self._requests.watch = self._watch
         self._recovered.set()
         return kept
 
@@ -275,8 +276,6 @@ class KubernetesAllocator(EnlistingAllocator):
                 reason = error.text if isinstance(error, KubeApiError) else str(error)
                 self._sink(Unsatisfiable(role=pod.role, reason=reason))
             return
-        if is_sent and self._watch:
-            self._watch.expect(pod.name)  # it may be deleted before the watch has seen it
         if pod.stage is PodStage.CREATING:
             pod.stage = PodStage.PENDING
         elif not pod.node and pod.name in self._table.pods:  # the demand was lowered meanwhile

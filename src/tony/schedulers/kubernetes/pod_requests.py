@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from tony.kube.api_client import ApiClient, Object, ObjectList
 from tony.kube.errors import AnswerLostError, KubeApiError, KubeError
+from tony.kube.object_watch import ObjectWatch
 from tony.kube.resources import PODS
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
@@ -39,6 +40,9 @@ class PodRequests:
         client: repeats no request itself.
         is_permanent: whether an error will not pass.
         on_refused: called when a pod cannot be created yet, for its new `pending_reason`.
+
+    Attributes:
+        watch: reports the changes of created pods; None if nothing does yet.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class PodRequests:
         self._is_permanent, self._on_refused = is_permanent, on_refused
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
         self._woken = asyncio.Event()
+        self.watch: ObjectWatch | None = None
 
     def wake(self) -> None:
         """Give up requests for pods that are no longer CREATING, although they wait."""
@@ -71,6 +76,7 @@ class PodRequests:
         """
         is_sent = False
         body: Object = {}
+        lists = 0
         for pause in _BACKOFF:
             if not _is_needed(pod):
                 break
@@ -81,15 +87,16 @@ class PodRequests:
                             break
                         if await self._am_pod.confirm(_PROOF_SECONDS):
                             body = body or build()
+                            lists = self.watch.finished_lists if self.watch else 0
                             await to_thread(self._client.create, PODS, body)
-                            return True
+                            return self._expect(pod, lists)
             except AnswerLostError as error:
                 is_sent = True  # created or not: the next request finds out
                 _log.info("%s", error)
             except KubeApiError as error:
                 is_sent = is_sent or error.status >= 500  # it may have been created
                 if error.is_existing:  # an answer was lost
-                    return True
+                    return self._expect(pod, lists)
                 if self._is_permanent(error):
                     raise
                 pod.pending_reason = _OWN_NAME.sub("", error.text)
@@ -101,6 +108,12 @@ class PodRequests:
                     while _is_needed(pod):
                         await self._woken.wait()
         return is_sent
+
+    def _expect(self, pod: TaskPod, finished_lists: int) -> bool:
+        """Note that a pod was created: it may be deleted before the watch has seen it."""
+        if self.watch:
+            self.watch.expect(pod.name, finished_lists)
+        return True
 
     async def list(self) -> ObjectList:
         """Return all pods with the labels, trimmed.
