@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import select
@@ -38,6 +39,7 @@ class ApiAnswer:
 
     def __init__(self, owner: ApiConnections, link: http.client.HTTPConnection) -> None:
         self._owner, self._link = owner, link
+        self._sock = link.sock  # the link forgets it if the server closes the connection after this answer
         self._response = link.getresponse()
         self.status = self._response.status
 
@@ -84,11 +86,8 @@ class ApiAnswer:
 
     def interrupt(self) -> None:
         """Make a read of another thread return."""
-        if self._link.sock is not None:
-            try:
-                self._link.sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection."""
