@@ -85,13 +85,14 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
     folder, record = job
     diary = Diary()
     async with followed(home, job, diary, build_pending_report(folder, record)) as (master, following):
-        master.change(running(*job))
+        master.change(replace(running(*job), folder="/in/its/container"))
         write_log(folder, "worker-0.s1.t1.out", "hello\n")
         await wait_until(lambda: diary.lines)
         write_log(folder, "worker-1.s1.t1.err", "bye")
         await master.finish(succeeded(folder, record))
         assert await following == succeeded(folder, record)
     assert diary.states == [JobState.SUBMITTED, JobState.RUNNING, JobState.SUCCEEDED]
+    assert {report.folder for report in diary.reports} == {str(folder.path)}
     assert diary.lines == ["worker:0 hello", "worker:1 bye"]
     assert diary.notices == []
 

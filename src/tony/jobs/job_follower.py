@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Protocol
@@ -193,7 +194,7 @@ async def iterate_reports(
                         if message.final and is_remote:
                             yield await remote_job_sync.build_last_am_report(folder, submitter, message.report)
                         else:
-                            yield message.report
+                            yield replace(message.report, folder=str(folder.path))
                         if message.final:
                             return
             except ConnectionFailedError as error:

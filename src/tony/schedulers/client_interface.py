@@ -65,6 +65,7 @@ class ApplicationStatus:
         note: the scheduler's diagnostics: why the job is pending, or why it ended.
         result: outcome that the AM reported to the scheduler, or KILLED if a user killed the application through the
             scheduler; None if there is neither.
+        deletion: who ended the job if a signal ended its AM, where the scheduler no longer has a record of it.
         given_up: the scheduler itself has failed the job: the AM's node was lost, or its container failed.
         is_unstartable: no AM can start, or run the job, for the reason in `note`; with `given_up`.
         overdue: the time limit for which the scheduler itself killed it, as a sentence; empty if there was none.
@@ -78,6 +79,7 @@ class ApplicationStatus:
     attempt: int = 0
     note: str = ""
     result: JobState | None = None
+    deletion: str = ""
     given_up: bool = False
     is_unstartable: bool = False
     overdue: str = ""

@@ -672,6 +672,15 @@ async def test_output_that_another_process_copies_is_waited_for_when_the_am_exit
     assert notes == []
 
 
+async def test_an_am_that_does_not_answer_is_named(home: Home, remote_job: RemoteJob) -> None:
+    """It may be starting; what there is of its output is shown."""
+    folder, record, far = remote_job
+    notes = Notes()
+    async with LogFetcher(folder, record, far, Selection(), notes, wait=False) as logs:
+        await logs.wait_until_finished()
+    assert notes == [f"the latest output may be missing: job {folder.job_id} has no running application master"]
+
+
 async def test_a_stream_stays_locked_that_was_taken_over_while_the_scheduler_is_asked(
     home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

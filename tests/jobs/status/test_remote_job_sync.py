@@ -194,6 +194,17 @@ async def test_given_up_by_its_scheduler(home: Home) -> None:
     assert read_summary(folder) == report
 
 
+async def test_its_record_was_deleted(home: Home) -> None:
+    """The scheduler cannot say more, and would call it failed."""
+    folder, record = recorded(home)
+    killed = closed(folder, record, SIGTERM)
+    status = ApplicationStatus(alive=False, result=JobState.FAILED, note="unknown", deletion="it was deleted")
+    report = await remote_job_sync.poll_job(folder, record, Bringing(folder, status, {folder.summary: killed}))
+    assert report is not None
+    assert report.failure is not None
+    assert (report.state, report.failure.reason) == (JobState.KILLED, "it was deleted")
+
+
 async def test_its_time_was_over(home: Home) -> None:
     """The scheduler enforces a time limit itself: a timeout as any other, not a user's request."""
     folder, record = recorded(home)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tests.jobs.fake_am import recorded
 from tests.support.waiting import block_until
 from tony.cli.commands import mini
 from tony.errors import InfraError, UserError
@@ -17,6 +20,7 @@ from tony.mini.cluster import MiniCluster
 from tony.mini.kubernetes.cluster import KubernetesCluster
 from tony.mini.kubernetes.layout import CONTROL_PLANE
 from tony.model.state_directory import Home
+from tony.testing.sample_jobs import build_two_roles
 
 
 def test_a_folder_that_the_node_would_hide(tmp_path: Path) -> None:
@@ -49,6 +53,29 @@ def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
         assert orphan.wait() < 0
     assert with_marker(marker) == []
     assert list(cluster.home.path.iterdir()) == []
+
+
+def test_jobs_on_it_are_killed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of other clusters."""
+    home = Home(tmp_path)
+    cluster = KubernetesCluster(home, {})
+    killed: list[str] = []
+
+    async def note_kill(_: Home, names: Sequence[str]) -> None:
+        killed.extend(names)
+
+    here, elsewhere = "kubernetes-20261128-120000-aaaaaa", "kubernetes-20261128-120000-bbbbbb"
+    for job_id, kubeconfig in {here: cluster.kubeconfig, elsewhere: "/other/kubeconfig"}.items():
+        spec = replace(build_two_roles(scheduler="kubernetes"), scheduler_settings={"kubeconfig": str(kubeconfig)})
+        recorded(home, job_id, spec)
+    monkeypatch.setattr(mini, "_kill_jobs", note_kill)
+    monkeypatch.setattr(mini, "home", lambda: home)
+    monkeypatch.setattr(KubernetesCluster, "is_running", True)
+    monkeypatch.setattr(KubernetesCluster, "stop", lambda _: 3)
+    monkeypatch.setattr(MiniCluster, "stop", lambda *_: 0)
+    result = CliRunner().invoke(mini.command, ["stop"])
+    assert killed == [here]
+    assert f"1 job is still running and will be killed: {here}" in result.output
 
 
 @pytest.mark.parametrize("count", [0, 101])

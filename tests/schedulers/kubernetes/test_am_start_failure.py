@@ -48,10 +48,12 @@ def test_a_failure_lasts(
 
 def test_a_pending_am_says_how_long_it_may_wait() -> None:
     assert describe_pending(waiting("ErrImagePull", "manifest unknown", image="x")).endswith(
-        "manifest unknown; a command ends the job once that has lasted for 1 m 00 s"
+        "manifest unknown; if that lasts for 1 m 00 s, the next command that follows the job, or asks for it, ends it"
     )
     node = waiting("CreateContainerError", "no such device")  # nothing moves the AM to another one
-    assert describe_pending(node).endswith("no such device; a command ends the job once that has lasted for 15 m 00 s")
+    assert describe_pending(node).endswith(
+        "no such device; if that lasts for 15 m 00 s, the next command that follows the job, or asks for it, ends it"
+    )
     never = waiting("ErrImageNeverPull", "")
     assert (failure := find_am_start_failure(never))
     assert describe_pending(never) == failure.text

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shlex
 import signal
 import time
+from collections.abc import Sequence
 
 import click
 
@@ -13,20 +16,28 @@ from tony.cli.click_base import CommandGroup
 from tony.cli.options import WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
-from tony.errors import UserError
+from tony.errors import TonyError, UserError
+from tony.history.directory_scan import scan
 from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 from tony.mini.kubernetes.cluster import KubernetesCluster, KubernetesStatus
 from tony.mini.kubernetes.layout import DATA_CLAIM
 from tony.mini.kubernetes.software import PYTHON_IMAGE, VERSION
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.model.codec import to_plain
+from tony.model.state_directory import Home
+from tony.retry import Backoff
 from tony.schedulers.kubernetes.access_rules import AM_RULES, POD_GROUP_RULES, build_account_objects
 from tony.schedulers.kubernetes.settings import KubernetesSettings
-from tony.units import format_count, format_size
+from tony.schedulers.settings_schema import load_recorded_values
+from tony.units import format_count, format_first, format_size
 
 _HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
 #: Columns that are dropped when the terminal is too narrow, in this order.
 _EXPENDABLE = (5, 3, 2, 4)
+#: Jobs that are listed in one sentence; seconds for them to end; between two looks at one.
+_MAX_SHOWN = 3
+_KILL_SECONDS = 15.0
+_END_BACKOFF = Backoff(first=0.1, most=1.0)
 _SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGSTOP, "CONT": signal.SIGCONT}
 
 
@@ -140,17 +151,49 @@ def _start_kubernetes(nodes: int, *, as_json: bool) -> None:
 def stop(as_json: bool) -> None:
     """Stop the cluster and remove its files.
 
-    Applications that run on it are killed. HDFS and the volume for jobs are removed, too.
+    Applications and jobs that run on it are killed. HDFS and the volume for jobs are removed, too.
     """
     count = 0
     try:
         count += _cluster().stop(warn)
     finally:  # one that cannot be stopped does not keep the other one running
-        count += _kubernetes().stop()
+        kubernetes = _kubernetes()
+        if kubernetes.is_running:
+            _kill_kubernetes_jobs(kubernetes)
+        count += kubernetes.stop()
     if as_json:
         print_json({"ended": count})
     else:
         say(f"Stopped {count} daemons" if count else "no cluster was running")
+
+
+def _kill_kubernetes_jobs(cluster: KubernetesCluster) -> None:
+    """Kill the jobs of this machine that run on a cluster: once that is gone, their ends cannot be found out."""
+    place, file = home(), str(cluster.kubeconfig)
+    jobs = [head.job for head in scan(place).open if head.scheduler == "kubernetes"]
+    names = [name for name in jobs if load_recorded_values(place.job(name)).get("kubeconfig") == file]
+    if names:
+        verb = "job is" if len(names) == 1 else "jobs are"
+        warn(f"{len(names)} {verb} still running and will be killed: {format_first(names, _MAX_SHOWN)}")
+        asyncio.run(_kill_jobs(place, names))
+
+
+async def _kill_jobs(place: Home, names: Sequence[str]) -> None:
+    """Kill jobs, and wait for their ends. Those that do not end in time end with their cluster."""
+    from tony.jobs import actions  # late: it loads what talks to a job
+    from tony.jobs.status.job_status import load_report
+
+    async def kill(name: str) -> None:
+        with contextlib.suppress(TonyError):
+            await actions.kill(place, name, now=True)
+            for pause in _END_BACKOFF:
+                if (await load_report(place, name)).state.ended:
+                    return
+                await asyncio.sleep(pause)
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_KILL_SECONDS):
+            await asyncio.gather(*map(kill, names))
 
 
 @command.command("status")

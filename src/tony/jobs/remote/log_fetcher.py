@@ -92,6 +92,7 @@ class LogFetcher:
         self._extra = _EXTRA_BYTES
         self._left = len(self._streams)
         self._has_refused = False
+        self._connection_error = ""
         self._ending = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -134,6 +135,9 @@ class LogFetcher:
         asked = self._fetching is not None and not self._wait and not self._has_refused
         if self._submitter and not asked and not all(map(_is_whole, self._streams.values())):
             await self._fetch_missing()
+        # While a job is followed, its follower reports that.
+        if self._connection_error and not self._wait and not self._folder.summary.exists():
+            self._notice(f"the latest output may be missing: {self._connection_error}")
 
     # --- the application master -----------------------------------------------------------------------------------
 
@@ -142,8 +146,8 @@ class LogFetcher:
             try:
                 async with connect_to_am(self._folder) as connection:
                     await self._fetch_from_am(connection)
-            except (ConnectionFailedError, SchedulerError):
-                pass  # reported by the follower of the job
+            except (ConnectionFailedError, SchedulerError) as error:
+                self._connection_error = str(error)
             except (ProtocolError, RecordError) as error:
                 if not isinstance(error, ProtocolError) or error.code != Code.BUSY:
                     self._notice(f"cannot fetch output from the application master: {_explain(error)}")

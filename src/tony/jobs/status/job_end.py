@@ -112,11 +112,10 @@ def add_signal_source(report: JobReport, status: ApplicationStatus) -> JobReport
             actor=None,
         )
         return change_result(report, failure)
-    if not status.note or status.result is not JobState.KILLED:
+    source = status.note if status.result is JobState.KILLED else status.deletion
+    if not source:
         return report
-    return replace(
-        report, failure=replace(report.failure, reason=status.note, actor=Actor(status.note, ActorKind.SCHEDULER))
-    )
+    return replace(report, failure=replace(report.failure, reason=source, actor=Actor(source, ActorKind.SCHEDULER)))
 
 
 def _build_timeout_failure(failure: Failure, limit: str) -> Failure:

@@ -48,7 +48,8 @@ def describe_pending(pod: Object) -> str:
     failure = find_am_start_failure(pod)
     if failure is None or not failure.grace_seconds:
         return failure.text if failure else ""
-    return f"{failure.text}; a command ends the job once that has lasted for {format_duration(failure.grace_seconds)}"
+    limit = format_duration(failure.grace_seconds)
+    return f"{failure.text}; if that lasts for {limit}, the next command that follows the job, or asks for it, ends it"
 
 
 def has_lasted(folder: JobFolder, pod: str, failure: StartFailure | None) -> bool:

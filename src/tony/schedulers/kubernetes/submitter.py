@@ -229,7 +229,8 @@ class KubernetesSubmitter(Submitter):
             except KubeApiError as error:
                 if error.is_missing:
                     note = "its Job was removed from the cluster, by a user or after `ttl`: its end is not known"
-                    return ApplicationStatus(alive=False, result=JobState.FAILED, note=note)
+                    deletion = "its Job was deleted from the cluster"
+                    return ApplicationStatus(alive=False, result=JobState.FAILED, note=note, deletion=deletion)
                 raise
             pods = _list_am_pods(client, job_id)
             am = _read_am_address(client, job_id)
@@ -287,7 +288,10 @@ class KubernetesSubmitter(Submitter):
             pod = _find_running_pod(_list_am_pods(client, folder.job_id))
             if pod is None:
                 raise ConnectionRefusedError("the application master has no pod")
-            return forward_port(client, str(pod["metadata"]["name"]), target.port)
+            name = str(pod["metadata"]["name"])
+            if (pod.get("status") or {}).get("phase") == "Pending":
+                raise OSError(f"the application master of {folder.job_id} is being started in pod {name}")
+            return forward_port(client, name, target.port)
         except KubeError as error:
             raise OSError(str(error)) from error
         finally:
@@ -372,9 +376,9 @@ class KubernetesSubmitter(Submitter):
             raise SchedulerError(f"{job_id} {text}; to end it: kubectl delete job {job_id}")
         if settings.kubeconfig and not settings.kubeconfig.exists():  # another file's context may be another cluster
             text = (
-                f"{settings.kubeconfig}, with which the job was submitted, is gone. Put it there again, or end the job"
+                f"{settings.kubeconfig}, with which {job_id} was submitted, is gone. Put it there again; if the cluster"
             )
-            raise SchedulerError(f"{text} with: kubectl delete job {job_id}")
+            raise SchedulerError(f"{text} is gone, too, so is the job. To end it: kubectl delete job {job_id}")
         return settings
 
     def _create_client(self, job_id: str) -> ApiClient:
