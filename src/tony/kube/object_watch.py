@@ -2,7 +2,8 @@
 
 Objects that were known and are missing in a later list are reported as deleted, of which nothing but the name is known.
 Known are those that were listed, and those that the caller has created (`ObjectWatch.expect`): they may be created and
-deleted while there is no stream, even while the answer to their creation is on its way.
+deleted while there is no stream. If both came before a list, and the answer to their creation after it, no stream
+reports them: a caller that has not seen one for a while has the watch list again.
 
 Sources: "Efficient detection of changes" in the API concepts of Kubernetes; that an answer with status 200 may be
 empty although the version has expired: kubernetes/kubernetes#104171.
@@ -62,9 +63,6 @@ class ObjectWatch:
         on_change: called for each change, in order, in the thread of `run`.
         on_trouble: called with the error when the server cannot be reached, and with None when it answers again.
         trim: returns the part of an object that is reported; it has name and uid.
-
-    Attributes:
-        finished_lists: the number of lists that were read.
     """
 
     def __init__(
@@ -81,26 +79,21 @@ class ObjectWatch:
         self._names: dict[str, str] = {}  # name -> uid: whole objects would take too much memory
         self._names_lock = threading.Lock()
         self._version = ""
-        self._started_lists = self.finished_lists = 0
         self._needs_list = threading.Event()
         self._stopped = threading.Event()
         self._stream: ApiAnswer | None = None
         self._pauses = iter(_BACKOFF)
 
-    def expect(self, name: str, finished_lists: int) -> None:
-        """Note that an object was created: if the next list does not have it, it was deleted. Call it from any thread.
-
-        Args:
-            finished_lists: their number before the object was created. A list since then may have come after its
-                deletion, which no stream reports then; so there is another list.
-        """
+    def expect(self, name: str) -> None:
+        """Note that an object exists: if the next list does not have it, it was deleted. Call it from any thread."""
         with self._names_lock:
             self._names.setdefault(name, "")
-            is_certain = self._started_lists == finished_lists
-        if not is_certain:
-            self._needs_list.set()
-            if stream := self._stream:
-                stream.interrupt()
+
+    def list_again(self) -> None:
+        """Read a list soon. Call it from any thread."""
+        self._needs_list.set()
+        if stream := self._stream:
+            stream.interrupt()
 
     def note_list(self, found: ObjectList) -> None:
         """Continue from a list that the caller has read and trimmed; none is read first. Call it before `run`."""
@@ -141,7 +134,6 @@ class ObjectWatch:
         self._version = ""
         with self._names_lock:
             before = dict(self._names)
-            self._started_lists = self.finished_lists + 1
         found = self._client.list(self._resource, labels=self._labels, trim=self._trim)
         self._on_trouble(None)
         listed = {_get_name(each): _get_uid(each) for each in found.items}
@@ -153,7 +145,6 @@ class ObjectWatch:
         with self._names_lock:  # those that were expected meanwhile may be younger than the list
             kept = {name: uid for name, uid in self._names.items() if name not in before}
             self._names = kept | listed
-            self.finished_lists += 1
         self._version = found.version
 
     def _read_stream(self) -> None:

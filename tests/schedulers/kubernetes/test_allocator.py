@@ -377,6 +377,17 @@ async def test_known_pods_are_deleted_although_pods_cannot_be_listed(
         assert cluster.pods == ["am"]
 
 
+async def test_a_pod_that_came_and_went_unseen_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both came between a list and its answer."""
+    monkeypatch.setattr(pod_requests, "_UNSEEN_SECONDS", 0.05)
+    async with open_cluster(tmp_path) as cluster:
+        unseen = [Answer(status=201)]
+        cluster.on_create = lambda: unseen.pop() if unseen else None
+        await cluster.start()
+        cluster.allocator.set_demand("worker", 1)
+        await wait_until(lambda: len(cluster.pods) == 2)
+
+
 async def test_a_pod_is_kept_although_the_answer_to_its_creation_comes_late(tmp_path: Path) -> None:
     """Its executor was released, and has the time to exit that it was given."""
     async with open_cluster(tmp_path) as cluster:

@@ -205,7 +205,7 @@ async def test_a_gang_that_was_released_is_requested_as_another_one(tmp_path: Pa
         job.allocator.set_demand("worker", 3)
         await wait_until(lambda: len(job.granted) == 6)
         assert job.list_group_names().isdisjoint(before)
-        assert len(cluster.list_groups()) == 1
+        await wait_until(lambda: len(cluster.list_groups()) == 1)
 
 
 @pytest.mark.parametrize(

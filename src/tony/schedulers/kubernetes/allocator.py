@@ -332,6 +332,7 @@ class KubernetesAllocator(EnlistingAllocator):
             if self._gangs.note_phase(name, change.content, is_deleted=is_deleted):
                 self._review_soon()
             return
+        pod.is_seen = True
         if has_ended:
             self._end(pod, change.content)
             if is_deleted:  # no later change frees its place in its gang

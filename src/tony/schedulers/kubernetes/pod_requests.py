@@ -30,6 +30,8 @@ _PROOF_SECONDS = 1.0
 _KILL_GRACE_SECONDS = 1
 #: What differs between refusals of pods for the same reason.
 _OWN_NAME = re.compile(r'^pods "[^"]*" is forbidden: ')
+#: Seconds within which the watch sees a created pod, unless that was deleted before.
+_UNSEEN_SECONDS = 15.0
 _log = logging.getLogger(__name__)
 
 
@@ -76,7 +78,6 @@ class PodRequests:
         """
         is_sent = False
         body: Object = {}
-        lists = 0
         for pause in _BACKOFF:
             if not _is_needed(pod):
                 break
@@ -87,16 +88,15 @@ class PodRequests:
                             break
                         if await self._am_pod.confirm(_PROOF_SECONDS):
                             body = body or build()
-                            lists = self.watch.finished_lists if self.watch else 0
                             await to_thread(self._client.create, PODS, body)
-                            return self._expect(pod, lists)
+                            return self._expect(pod)
             except AnswerLostError as error:
                 is_sent = True  # created or not: the next request finds out
                 _log.info("%s", error)
             except KubeApiError as error:
                 is_sent = is_sent or error.status >= 500  # it may have been created
                 if error.is_existing:  # an answer was lost
-                    return self._expect(pod, lists)
+                    return self._expect(pod)
                 if self._is_permanent(error):
                     raise
                 pod.pending_reason = _OWN_NAME.sub("", error.text)
@@ -109,11 +109,16 @@ class PodRequests:
                         await self._woken.wait()
         return is_sent
 
-    def _expect(self, pod: TaskPod, finished_lists: int) -> bool:
+    def _expect(self, pod: TaskPod) -> bool:
         """Note that a pod was created: it may be deleted before the watch has seen it."""
         if self.watch:
-            self.watch.expect(pod.name, finished_lists)
+            self.watch.expect(pod.name)
+            asyncio.get_running_loop().call_later(_UNSEEN_SECONDS, self._list_unless_seen, pod)
         return True
+
+    def _list_unless_seen(self, pod: TaskPod) -> None:
+        if self.watch and not pod.is_seen and pod.stage is PodStage.PENDING:
+            self.watch.list_again()
 
     async def list(self) -> ObjectList:
         """Return all pods with the labels, trimmed.

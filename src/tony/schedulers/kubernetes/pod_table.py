@@ -88,6 +88,7 @@ class TaskPod:
         gang: the pods that it is started with; None: it is started by itself.
         node: where it runs; empty until it is granted.
         avoided: the nodes that it was to avoid when it was created.
+        is_seen: the API server has reported it.
         pending_reason: why it has no node, in the scheduler's words.
         is_gated: the scheduler does not look at it before another program, such as Kueue, has admitted it.
         is_used: an executor was launched in it.
@@ -108,6 +109,7 @@ class TaskPod:
     node: str = ""
     avoided: tuple[str, ...] = ()
     gang: Gang | None = None
+    is_seen: bool = False
     pending_reason: str = ""
     is_gated: bool = False
     is_used: bool = False
