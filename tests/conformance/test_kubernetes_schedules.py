@@ -60,6 +60,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
         (previous_attempts, "_RETRY_SECONDS"),
         (record_publisher, "_FINISH_RETRY_SECONDS"),
         (am_pod, "_INTERVAL_SECONDS"),
+        (pod_requests, "_UNSEEN_SECONDS"),
         (unconfirmed_ends, "_PROOF_PAUSE_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.01)

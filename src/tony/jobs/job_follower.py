@@ -181,6 +181,7 @@ async def iterate_reports(
         pauses = iter(backoff)
         poller = _StatusPoller(home, record, notice)
         attempts = _AmAttempts(notice)
+        reported_error = ""
         while True:
             last: JobReport | None = None
             broken: ConnectionFailedError | None = None
@@ -188,6 +189,7 @@ async def iterate_reports(
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
                         pauses = iter(backoff)
+                        reported_error = ""
                         last = None if message.final else message.report
                         poller.on_answer()
                         attempts.on_report(message.report)
@@ -208,8 +210,9 @@ async def iterate_reports(
                 yield report
                 if folder.summary.exists():
                     return  # the job ended, so the broken connection is not worth a message
-            if broken is not None and not another:
-                notice(f"{broken}; retrying")
+            if broken is not None and not another and str(broken) != reported_error:
+                reported_error = str(broken)
+                notice(f"{reported_error}; retrying")
             await _wait_change(changes, next(pauses))
 
 

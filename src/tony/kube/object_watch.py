@@ -112,7 +112,7 @@ class ObjectWatch:
         self._pauses = iter(_BACKOFF)
         while not self._stopped.is_set():
             try:
-                while self._needs_list.is_set() or not self._version:
+                if self._needs_list.is_set() or not self._version:
                     self._list()
                 self._read_stream()
             except _ExpiredError:
@@ -121,7 +121,7 @@ class ObjectWatch:
             except KubeError as error:
                 if self._stopped.is_set():
                     return
-                if self._needs_list.is_set():
+                if self._needs_list.is_set() and self._version:
                     continue
                 if isinstance(error, KubeApiError) and error.is_expired:
                     self._version = ""
@@ -165,7 +165,7 @@ class ObjectWatch:
         finally:
             self._stream = None
             stream.close()
-        if is_empty and time.monotonic() - started_at < _SHORTEST_STREAM_SECONDS:
+        if is_empty and not self._needs_list.is_set() and time.monotonic() - started_at < _SHORTEST_STREAM_SECONDS:
             raise _ExpiredError
 
     def _take(self, line: bytes) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from tests.jobs.fake_am import recorded
+from tests.jobs.fake_am import recorded, succeeded
 from tests.support.waiting import block_until
 from tony.cli.commands import mini
 from tony.errors import InfraError, UserError
+from tony.history.job_record import build_pending_report, record_of, write_summary
+from tony.jobs import actions
+from tony.jobs.status import job_status
 from tony.linux.process import with_marker
 from tony.mini.cluster import MiniCluster
 from tony.mini.kubernetes.cluster import KubernetesCluster
 from tony.mini.kubernetes.layout import CONTROL_PLANE
+from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.testing.sample_jobs import build_two_roles
 
@@ -56,25 +59,34 @@ def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
 
 
 def test_jobs_on_it_are_killed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those of other clusters."""
+    """Not those of other clusters; their ends are recorded then."""
     home = Home(tmp_path)
     cluster = KubernetesCluster(home, {})
     killed: list[str] = []
 
-    async def note_kill(_: Home, names: Sequence[str]) -> None:
-        killed.extend(names)
+    async def kill(_: Home, name: str, *, now: bool) -> None:
+        assert now
+        killed.append(name)
+
+    async def load_report(_: Home, name: str, timeout: float | None = None) -> JobReport:
+        folder, record = home.job(name), record_of(home, name)
+        if killed:
+            write_summary(folder, succeeded(folder, record))
+        return build_pending_report(folder, record)
 
     here, elsewhere = "kubernetes-20261128-120000-aaaaaa", "kubernetes-20261128-120000-bbbbbb"
     for job_id, kubeconfig in {here: cluster.kubeconfig, elsewhere: "/other/kubeconfig"}.items():
         spec = replace(build_two_roles(scheduler="kubernetes"), scheduler_settings={"kubeconfig": str(kubeconfig)})
         recorded(home, job_id, spec)
-    monkeypatch.setattr(mini, "_kill_jobs", note_kill)
+    monkeypatch.setattr(actions, "kill", kill)
+    monkeypatch.setattr(job_status, "load_report", load_report)
     monkeypatch.setattr(mini, "home", lambda: home)
     monkeypatch.setattr(KubernetesCluster, "is_running", True)
     monkeypatch.setattr(KubernetesCluster, "stop", lambda _: 3)
     monkeypatch.setattr(MiniCluster, "stop", lambda *_: 0)
     result = CliRunner().invoke(mini.command, ["stop"])
     assert killed == [here]
+    assert home.job(here).summary.exists()
     assert f"1 job is still running and will be killed: {here}" in result.output
 
 

@@ -8,7 +8,6 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Sequence
 
 import click
 
@@ -24,7 +23,6 @@ from tony.mini.kubernetes.layout import DATA_CLAIM
 from tony.mini.kubernetes.software import PYTHON_IMAGE, VERSION
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.model.codec import to_plain
-from tony.model.state_directory import Home
 from tony.retry import Backoff
 from tony.schedulers.kubernetes.access_rules import AM_RULES, POD_GROUP_RULES, build_account_objects
 from tony.schedulers.kubernetes.settings import KubernetesSettings
@@ -34,8 +32,9 @@ from tony.units import format_count, format_first, format_size
 _HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
 #: Columns that are dropped when the terminal is too narrow, in this order.
 _EXPENDABLE = (5, 3, 2, 4)
-#: Jobs that are listed in one sentence; seconds for them to end; between two looks at one.
+#: Jobs that are listed in one sentence; seconds for one to say whether it runs, and for all to end; between two looks.
 _MAX_SHOWN = 3
+_ANSWER_SECONDS = 3.0
 _KILL_SECONDS = 15.0
 _END_BACKOFF = Backoff(first=0.1, most=1.0)
 _SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGSTOP, "CONT": signal.SIGCONT}
@@ -158,28 +157,22 @@ def stop(as_json: bool) -> None:
         count += _cluster().stop(warn)
     finally:  # one that cannot be stopped does not keep the other one running
         kubernetes = _kubernetes()
-        if kubernetes.is_running:
-            _kill_kubernetes_jobs(kubernetes)
-        count += kubernetes.stop()
+        try:
+            if kubernetes.is_running:
+                asyncio.run(_kill_kubernetes_jobs(kubernetes))
+        finally:
+            count += kubernetes.stop()
     if as_json:
         print_json({"ended": count})
     else:
         say(f"Stopped {count} daemons" if count else "no cluster was running")
 
 
-def _kill_kubernetes_jobs(cluster: KubernetesCluster) -> None:
-    """Kill the jobs of this machine that run on a cluster: once that is gone, their ends cannot be found out."""
-    place, file = home(), str(cluster.kubeconfig)
-    jobs = [head.job for head in scan(place).open if head.scheduler == "kubernetes"]
-    names = [name for name in jobs if load_recorded_values(place.job(name)).get("kubeconfig") == file]
-    if names:
-        verb = "job is" if len(names) == 1 else "jobs are"
-        warn(f"{len(names)} {verb} still running and will be killed: {format_first(names, _MAX_SHOWN)}")
-        asyncio.run(_kill_jobs(place, names))
+async def _kill_kubernetes_jobs(cluster: KubernetesCluster) -> None:
+    """Kill the jobs of this machine that run on a cluster: once that is gone, their ends cannot be found out.
 
-
-async def _kill_jobs(place: Home, names: Sequence[str]) -> None:
-    """Kill jobs, and wait for their ends. Those that do not end in time end with their cluster."""
+    Those that do not end in time end with their cluster.
+    """
     from tony.jobs import actions  # late: it loads what talks to a job
     from tony.jobs.status.job_status import load_report
 
@@ -187,13 +180,23 @@ async def _kill_jobs(place: Home, names: Sequence[str]) -> None:
         with contextlib.suppress(TonyError):
             await actions.kill(place, name, now=True)
             for pause in _END_BACKOFF:
-                if (await load_report(place, name)).state.ended:
+                await load_report(place, name)
+                if place.job(name).summary.exists():
                     return
                 await asyncio.sleep(pause)
 
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_KILL_SECONDS):
-            await asyncio.gather(*map(kill, names))
+    place, file, running = home(), str(cluster.kubeconfig), []
+    for head in scan(place).open:
+        if load_recorded_values(place.job(head.job)).get("kubeconfig") == file:
+            with contextlib.suppress(TonyError):
+                if not (await load_report(place, head.job, _ANSWER_SECONDS)).state.ended:
+                    running.append(head.job)
+    if running:
+        verb = "job is" if len(running) == 1 else "jobs are"
+        warn(f"{len(running)} {verb} still running and will be killed: {format_first(running, _MAX_SHOWN)}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_KILL_SECONDS):
+                await asyncio.gather(*map(kill, running))
 
 
 @command.command("status")

@@ -124,19 +124,20 @@ class LogFetcher:
             is_late = bool(late)
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
+        if self._fetching:
+            await asyncio.gather(self._fetching, return_exceptions=True)
         if is_late and any(stream.search and stream.search.is_found for stream in self._open_streams()):
             self._notice("another command is still fetching output: this is what it has so far")
         else:
             await self._wait_for_other_processes()
-        if self._fetching:
-            await asyncio.gather(self._fetching, return_exceptions=True)
         note_complete(self._folder.logs, [s.label for s in self._streams.values() if self._wait and _is_whole(s)])
         # If something was missed, current output was requested already; at the job's end there may be more.
         asked = self._fetching is not None and not self._wait and not self._has_refused
         if self._submitter and not asked and not all(map(_is_whole, self._streams.values())):
             await self._fetch_missing()
         # While a job is followed, its follower reports that.
-        if self._connection_error and not self._wait and not self._folder.summary.exists():
+        is_running = self._folder.am.exists() and not self._folder.summary.exists()
+        if self._connection_error and not self._wait and is_running:
             self._notice(f"the latest output may be missing: {self._connection_error}")
 
     # --- the application master -----------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class PodRequests:
         return True
 
     def _list_unless_seen(self, pod: TaskPod) -> None:
-        if self.watch and not pod.is_seen and pod.stage is PodStage.PENDING:
+        if self.watch and not pod.is_seen:
             self.watch.list_again()
 
     async def list(self) -> ObjectList:

@@ -229,7 +229,7 @@ class KubernetesSubmitter(Submitter):
             except KubeApiError as error:
                 if error.is_missing:
                     note = "its Job was removed from the cluster, by a user or after `ttl`: its end is not known"
-                    deletion = "its Job was deleted from the cluster"
+                    deletion = "its Job was deleted from the cluster, by a user or after `ttl`"
                     return ApplicationStatus(alive=False, result=JobState.FAILED, note=note, deletion=deletion)
                 raise
             pods = _list_am_pods(client, job_id)
@@ -283,17 +283,16 @@ class KubernetesSubmitter(Submitter):
         target = parse(address)
         if not isinstance(target, TlsAddress):
             raise ConnectionRefusedError("the application master is not reached by TLS")
-        client = self._create_client(folder.job_id)
+        client, pod = self._create_client(folder.job_id), None
         try:
             pod = _find_running_pod(_list_am_pods(client, folder.job_id))
             if pod is None:
                 raise ConnectionRefusedError("the application master has no pod")
-            name = str(pod["metadata"]["name"])
-            if (pod.get("status") or {}).get("phase") == "Pending":
-                raise OSError(f"the application master of {folder.job_id} is being started in pod {name}")
-            return forward_port(client, name, target.port)
+            return forward_port(client, str(pod["metadata"]["name"]), target.port)
         except KubeError as error:
-            raise OSError(str(error)) from error
+            is_starting = pod is not None and (pod.get("status") or {}).get("phase") == "Pending"
+            what = f"the application master of {folder.job_id} is being started: " if is_starting else ""
+            raise OSError(f"{what}{error}") from error
         finally:
             client.close()
 
