@@ -78,7 +78,8 @@ class ApiAnswer:
         """
         try:
             line = self._response.readline(limit + 1)
-        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: closed by another thread
+        # ValueError, AttributeError: closed or interrupted by another thread
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
             raise self._owner.build_lost_error(error) from None
         if len(line) > limit:
             raise AnswerLostError(f"{self._owner.server} sent a line of more than {limit} bytes")

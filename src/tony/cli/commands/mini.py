@@ -15,7 +15,7 @@ from tony.cli.click_base import CommandGroup
 from tony.cli.options import WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
-from tony.errors import TonyError, UserError
+from tony.errors import ConnectionFailedError, TonyError, UserError
 from tony.history.directory_scan import scan
 from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 from tony.mini.kubernetes.cluster import KubernetesCluster, KubernetesStatus
@@ -185,13 +185,20 @@ async def _kill_kubernetes_jobs(cluster: KubernetesCluster) -> None:
                     return
                 await asyncio.sleep(pause)
 
-    place, file, running = home(), str(cluster.kubeconfig), []
-    for head in scan(place).open:
-        if load_recorded_values(place.job(head.job)).get("kubeconfig") == file:
-            with contextlib.suppress(TonyError):
-                if not (await load_report(place, head.job, _ANSWER_SECONDS)).state.ended:
-                    running.append(head.job)
-    if running:
+    async def is_running(name: str) -> bool:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return not (await load_report(place, name, _ANSWER_SECONDS)).state.ended
+        except (ConnectionFailedError, TimeoutError):  # its AM is alive, and does not answer
+            return True
+        except TonyError:
+            return False
+
+    place, file = home(), str(cluster.kubeconfig)
+    jobs = [head.job for head in scan(place).open]
+    names = [name for name in jobs if load_recorded_values(place.job(name)).get("kubeconfig") == file]
+    answers = await asyncio.gather(*map(is_running, names))
+    if running := [name for name, runs in zip(names, answers, strict=True) if runs]:
         verb = "job is" if len(running) == 1 else "jobs are"
         warn(f"{len(running)} {verb} still running and will be killed: {format_first(running, _MAX_SHOWN)}")
         with contextlib.suppress(TimeoutError):
