@@ -70,7 +70,7 @@ import os, time
 import tony
 
 for step in range(1, 100_000):
-    print("step", step, "\\x1b[32mgood\\x1b[0m", flush=True)
+    print(f"step {step} \\x1b[32mgood\\x1b[0m")
     tony.progress(step, total=100_000, loss=1 / step)
     time.sleep(0.05)
     if os.path.exists(os.environ["ENOUGH"]):
