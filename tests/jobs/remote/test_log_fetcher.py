@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.facts import mentions
 from tests.jobs.fake_am import FakeAm, failed, logged, recorded, running, succeeded
 from tests.jobs.recording_scheduler import Desk, Office
 from tests.jobs.remote.capabilities import CAPABILITIES
@@ -677,11 +678,22 @@ async def test_an_am_that_does_not_answer_is_named(home: Home, remote_job: Remot
     folder, record, far = remote_job
     notes = Notes()
     async with TalkingMaster(folder, running(folder, record)):
-        location = folder.am.read_text()
-    folder.am.write_text(location)
+        pass
     async with LogFetcher(folder, record, far, Selection(), notes, wait=False) as logs:
         await logs.wait_until_finished()
-    assert [note.partition(": ")[0] for note in notes] == ["the latest output may be missing"]
+    (note,) = notes
+    assert note.startswith("the latest output may be missing: ")
+    assert mentions(note, str(folder.am_socket))
+
+
+async def test_a_job_without_an_am_lacks_no_output(home: Home, remote_job: RemoteJob) -> None:
+    """It waits in a queue."""
+    folder, record, far = remote_job
+    folder.am.unlink(missing_ok=True)
+    notes = Notes()
+    async with LogFetcher(folder, record, far, Selection(), notes, wait=False) as logs:
+        await logs.wait_until_finished()
+    assert notes == []
 
 
 async def test_a_stream_stays_locked_that_was_taken_over_while_the_scheduler_is_asked(

@@ -326,6 +326,17 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     assert mentions(report.waiting, "unix:/no/such/socket")
 
 
+async def test_a_master_that_is_being_started_again(home: Home) -> None:
+    """Its scheduler says so, and has its old address."""
+    folder, record = recorded(home)
+    logged(folder, started())
+    note = "its application master ended, and is started again: exit code 137"
+    status = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1, note=note)
+    report = await remote_job_sync.poll_job(folder, record, Elsewhere(folder, status))
+    assert report is not None
+    assert (report.state, report.waiting) == (JobState.RUNNING, note)
+
+
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
     """A master of which we know is asked without it; where that one is gone as well, it is the scheduler's trouble."""

@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.jobs.fake_am import recorded, succeeded
+from tests.jobs.fake_am import recorded
 from tests.support.waiting import block_until
 from tony.cli.commands import mini
 from tony.errors import InfraError, UserError
-from tony.history.job_record import build_pending_report, record_of, write_summary
-from tony.jobs import actions
-from tony.jobs.status import job_status
+from tony.history.job_record import read_summary
+from tony.jobs import cluster_jobs
 from tony.linux.process import with_marker
 from tony.mini.cluster import MiniCluster
 from tony.mini.kubernetes.cluster import KubernetesCluster
 from tony.mini.kubernetes.layout import CONTROL_PLANE
-from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
+from tony.model.states import JobState
 from tony.testing.sample_jobs import build_two_roles
 
 
@@ -59,35 +58,33 @@ def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
 
 
 def test_jobs_on_it_are_killed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those of other clusters; their ends are recorded then."""
+    """And the end of each is recorded, though none could be killed. Jobs of other clusters are left alone."""
     home = Home(tmp_path)
     cluster = KubernetesCluster(home, {})
-    killed: list[str] = []
+    done: list[object] = []
 
-    async def kill(_: Home, name: str, *, now: bool) -> None:
-        assert now
-        killed.append(name)
-
-    async def load_report(_: Home, name: str, timeout: float | None = None) -> JobReport:
-        folder, record = home.job(name), record_of(home, name)
-        if killed:
-            write_summary(folder, succeeded(folder, record))
-        return build_pending_report(folder, record)
+    async def kill_running_jobs(*words: object) -> None:
+        done.append(words[1])
 
     here, elsewhere = "kubernetes-20261128-120000-aaaaaa", "kubernetes-20261128-120000-bbbbbb"
     for job_id, kubeconfig in {here: cluster.kubeconfig, elsewhere: "/other/kubeconfig"}.items():
         spec = replace(build_two_roles(scheduler="kubernetes"), scheduler_settings={"kubeconfig": str(kubeconfig)})
         recorded(home, job_id, spec)
-    monkeypatch.setattr(actions, "kill", kill)
-    monkeypatch.setattr(job_status, "load_report", load_report)
+    cluster.places.path.mkdir(parents=True)
+    monkeypatch.setattr(cluster_jobs, "kill_running_jobs", kill_running_jobs)
     monkeypatch.setattr(mini, "home", lambda: home)
+    monkeypatch.setattr(mini, "_kubernetes", lambda: cluster)
     monkeypatch.setattr(KubernetesCluster, "is_running", True)
-    monkeypatch.setattr(KubernetesCluster, "stop", lambda _: 3)
+    monkeypatch.setattr(KubernetesCluster, "_stop_and_remove", lambda _: done.append("stopped"))
     monkeypatch.setattr(MiniCluster, "stop", lambda *_: 0)
     result = CliRunner().invoke(mini.command, ["stop"])
-    assert killed == [here]
-    assert home.job(here).summary.exists()
-    assert f"1 job is still running and will be killed: {here}" in result.output
+    assert result.exit_code == 0
+    assert done == [[here], "stopped"]
+    report = read_summary(home.job(here))
+    assert report is not None
+    assert report.failure is not None
+    assert (report.state, report.failure.reason) == (JobState.KILLED, "its small Kubernetes was stopped")
+    assert not home.job(elsewhere).summary.exists()
 
 
 @pytest.mark.parametrize("count", [0, 101])

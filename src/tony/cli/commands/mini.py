@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shlex
 import signal
@@ -15,28 +14,20 @@ from tony.cli.click_base import CommandGroup
 from tony.cli.options import WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
-from tony.errors import ConnectionFailedError, TonyError, UserError
-from tony.history.directory_scan import scan
+from tony.errors import TonyError, UserError
 from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 from tony.mini.kubernetes.cluster import KubernetesCluster, KubernetesStatus
 from tony.mini.kubernetes.layout import DATA_CLAIM
 from tony.mini.kubernetes.software import PYTHON_IMAGE, VERSION
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.model.codec import to_plain
-from tony.retry import Backoff
 from tony.schedulers.kubernetes.access_rules import AM_RULES, POD_GROUP_RULES, build_account_objects
 from tony.schedulers.kubernetes.settings import KubernetesSettings
-from tony.schedulers.settings_schema import load_recorded_values
-from tony.units import format_count, format_first, format_size
+from tony.units import format_count, format_size
 
 _HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
 #: Columns that are dropped when the terminal is too narrow, in this order.
 _EXPENDABLE = (5, 3, 2, 4)
-#: Jobs that are listed in one sentence; seconds for one to say whether it runs, and for all to end; between two looks.
-_MAX_SHOWN = 3
-_ANSWER_SECONDS = 3.0
-_KILL_SECONDS = 15.0
-_END_BACKOFF = Backoff(first=0.1, most=1.0)
 _SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM, "STOP": signal.SIGSTOP, "CONT": signal.SIGCONT}
 
 
@@ -152,58 +143,32 @@ def stop(as_json: bool) -> None:
 
     Applications and jobs that run on it are killed. HDFS and the volume for jobs are removed, too.
     """
-    count = 0
+    failure: TonyError | None = None
     try:
-        count += _cluster().stop(warn)
-    finally:  # one that cannot be stopped does not keep the other one running
-        kubernetes = _kubernetes()
-        try:
-            if kubernetes.is_running:
-                asyncio.run(_kill_kubernetes_jobs(kubernetes))
-        finally:
-            count += kubernetes.stop()
+        count = _cluster().stop(warn)
+    except TonyError as error:  # one that cannot be stopped does not keep the other one running
+        count, failure = 0, error
+    count += _stop_kubernetes()
+    if failure:
+        raise failure
     if as_json:
         print_json({"ended": count})
     else:
         say(f"Stopped {count} daemons" if count else "no cluster was running")
 
 
-async def _kill_kubernetes_jobs(cluster: KubernetesCluster) -> None:
-    """Kill the jobs of this machine that run on a cluster: once that is gone, their ends cannot be found out.
+def _stop_kubernetes() -> int:
+    """Stop the small Kubernetes, and return how many daemons were running."""
+    cluster = _kubernetes()
+    if not cluster.places.path.exists():
+        return 0
+    from tony.jobs import cluster_jobs  # late: it loads what talks to a job
 
-    Those that do not end in time end with their cluster.
-    """
-    from tony.jobs import actions  # late: it loads what talks to a job
-    from tony.jobs.status.job_status import load_report
-
-    async def kill(name: str) -> None:
-        with contextlib.suppress(TonyError):
-            await actions.kill(place, name, now=True)
-            for pause in _END_BACKOFF:
-                await load_report(place, name)
-                if place.job(name).summary.exists():
-                    return
-                await asyncio.sleep(pause)
-
-    async def is_running(name: str) -> bool:
-        try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                return not (await load_report(place, name, _ANSWER_SECONDS)).state.ended
-        except (ConnectionFailedError, TimeoutError):  # its AM is alive, and does not answer
-            return True
-        except TonyError:
-            return False
-
-    place, file = home(), str(cluster.kubeconfig)
-    jobs = [head.job for head in scan(place).open]
-    names = [name for name in jobs if load_recorded_values(place.job(name)).get("kubeconfig") == file]
-    answers = await asyncio.gather(*map(is_running, names))
-    if running := [name for name, runs in zip(names, answers, strict=True) if runs]:
-        verb = "job is" if len(running) == 1 else "jobs are"
-        warn(f"{len(running)} {verb} still running and will be killed: {format_first(running, _MAX_SHOWN)}")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_KILL_SECONDS):
-                await asyncio.gather(*map(kill, running))
+    place = home()
+    jobs = cluster_jobs.find_open_jobs(place, cluster.kubeconfig)
+    count = cluster.stop(lambda: asyncio.run(cluster_jobs.kill_running_jobs(place, jobs, warn)))
+    asyncio.run(cluster_jobs.close_jobs(place, jobs, "its small Kubernetes was stopped"))
+    return count
 
 
 @command.command("status")

@@ -136,8 +136,8 @@ class LogFetcher:
         if self._submitter and not asked and not all(map(_is_whole, self._streams.values())):
             await self._fetch_missing()
         # While a job is followed, its follower reports that.
-        is_running = self._folder.am.exists() and not self._folder.summary.exists()
-        if self._connection_error and not self._wait and is_running:
+        has_am = self._folder.am.exists() and not self._folder.summary.exists()
+        if self._connection_error and not self._wait and has_am:
             self._notice(f"the latest output may be missing: {self._connection_error}")
 
     # --- the application master -----------------------------------------------------------------------------------

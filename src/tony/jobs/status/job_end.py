@@ -137,13 +137,14 @@ def _build_timeout_failure(failure: Failure, limit: str) -> Failure:
 
 
 async def close_lost(
-    folder: JobFolder, record: JobRecord, submitter: Submitter, status: ApplicationStatus | None = None
+    folder: JobFolder, record: JobRecord, submitter: Submitter | None, status: ApplicationStatus | None = None
 ) -> JobReport | None:
     """Clean up after a dead AM and write the job's final report.
 
     Safe to call concurrently: one caller does it; the others get None and must poll again.
 
     Args:
+        submitter: None if the cluster is gone, so that nothing is left to clean up there.
         status: the scheduler's report of the end, if any.
 
     Raises:
@@ -156,8 +157,8 @@ async def close_lost(
         known = read_summary(folder)
         if known is not None:
             return known
-        await submitter.sweep(folder)
-        # Late: rarely needed, and it loads the state machine.
+        if submitter:
+            await submitter.sweep(folder)
         from tony.jobs.status.report_from_log import build_last_report  # late: it loads the state machine
 
         report = await to_thread(build_last_report, folder, record, status)

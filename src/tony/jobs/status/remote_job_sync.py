@@ -38,6 +38,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home, JobFolder
+from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
 from tony.schedulers import registry
@@ -81,7 +82,7 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
     except ConnectionFailedError as error:
         if not error.no_listener:
             raise
-        return None
+        return await report_unanswered(folder, record, submitter, status.note) if status.note else None
     if was_killed_by_signal(report):  # the AM is exiting; then the scheduler tells who sent the signal
         return None
     cache_report(folder, report)
@@ -173,16 +174,20 @@ async def _fetch(folder: JobFolder, submitter: Submitter) -> str:
     return ""
 
 
-async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport:
+async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter, reason: str = "") -> JobReport:
     """Return the job's last known status, from its event log: its AM does not listen, and its end is not known yet.
 
     The AM may be still writing the end of the job directory, or have died with its node.
+
+    Args:
+        reason: why it does not listen, if the scheduler says that.
     """
     trouble = await _fetch(folder, submitter)
     location = locate_am(folder)
     where = f" at {location.address.removeprefix('tls:')}" if location else ""
-    waiting = f"its application master no longer listens{where}, and its end has not been reported yet{trouble}"
-    return replace(await to_thread(load_cached_report, folder, record, fresh=not trouble), waiting=waiting)
+    waiting = reason or f"its application master no longer listens{where}, and its end has not been reported yet"
+    report = await to_thread(load_cached_report, folder, record, fresh=not trouble)
+    return replace(report, waiting=f"{waiting}{trouble}")
 
 
 def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> JobReport:
@@ -366,6 +371,23 @@ async def _report_ended(
         if known != ended:
             write_summary(folder, known)
         return keep(folder, known)
+    return await _close_without_summary(folder, record, submitter, status)
+
+
+async def close_without_scheduler(folder: JobFolder, record: JobRecord, reason: str) -> None:
+    """Record that a job was killed whose cluster is gone, unless its end is known.
+
+    Raises:
+        StorageError: its end cannot be written.
+    """
+    if read_summary(folder) is None:
+        status = ApplicationStatus(alive=False, result=JobState.KILLED, note=reason)
+        await _close_without_summary(folder, record, None, status)
+
+
+async def _close_without_summary(
+    folder: JobFolder, record: JobRecord, submitter: Submitter | None, status: ApplicationStatus
+) -> JobReport | None:
     if status.note and not status.is_unstartable and not folder.am_log.exists():
         folder.am_log.write_text(f"{status.note}\n", encoding="utf-8")
     return await close_lost(folder, record, submitter, status)
