@@ -1,10 +1,10 @@
-"""Failures of a job of four on a small Kubernetes, each `kill -9`: a program, the application master; next to what
-users have: an Indexed Job, whose other programs run on without the one that was killed, and a JobSet.
+"""Failures of a job of four on a small Kubernetes: `kill -9` of a program or the application master, a pod deleted;
+next to what users have: an Indexed Job, whose other programs run on without the one that was lost, JobSet and Trainer.
 
-Every round is a job of its own. All run again: four programs have begun since the kill, by their processes. Of an
-Indexed Job: the one that was killed. The application master killed: until a client that asks as `tony status` does is
+Every round is a job of its own. All run again: four programs have begun since the failure, by their processes. Of an
+Indexed Job: the one that was lost. The application master killed: until a client that asks as `tony status` does is
 answered by the next attempt that all run, and all executors have reconnected. Output: the lines that can be read once
-the pods are deleted.
+the pods are deleted. Pods are deleted with a grace period of a second.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.failing_jobs import NS, SETTLE, TASKS, came_back, full, kill, until
 from bench.harness import CannotRunError, Figures, Line, Result, Rounds, Target, Unit, at_least, at_most, interleaved
@@ -35,7 +37,7 @@ from tony.linux.process import descendants
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 
-TITLE = "kill -9 in a job of four on a small Kubernetes"
+TITLE = "failures in a job of four on a small Kubernetes"
 
 #: It handles SIGTERM: the first process of a container is not ended by it otherwise, and a JobSet waits for 30 s.
 _PROGRAM = """\
@@ -60,14 +62,23 @@ _TASK = {"tony.dev/part": "task"}
 _PAUSE = 0.02
 
 
+class Fault(StrEnum):
+    """How the program of a task is lost."""
+
+    KILL = "kill -9 of a program"
+    DELETION = "a pod deleted"
+
+
 def measure(quick: bool) -> Result:
     """Everything on one cluster, in turn."""
     with Workshop() as shop, SmallKubernetes(shop) as cluster, ExitStack() as stack:
         os.environ["KUBECONFIG"] = str(cluster.places.kubeconfig)  # for the client in this process
         jobs = Jobs(shop, cluster)
         kinds, notes = find_kinds(cluster, stack)
-        ways: dict[str, Callable[[], Figures]] = {"tony": jobs.kill_program, "master": jobs.kill_master}
-        ways |= {kind.title: partial(_kill_program, cluster, kind) for kind in kinds}
+        ways: dict[str, Callable[[], Figures]] = {"master": jobs.kill_master}
+        for fault in Fault:
+            ways[f"tony {fault}"] = partial(jobs.lose_program, fault)
+            ways |= {f"{kind.title} {fault}": partial(_lose_program, cluster, kind, fault) for kind in kinds}
         rounds = interleaved(ways, 1 if quick else 5, discard=0 if quick else 1)
     return Result(lines=tuple(_lines(rounds, [kind.title for kind in kinds])), notes=tuple(notes))
 
@@ -75,15 +86,17 @@ def measure(quick: bool) -> Result:
 def _lines(rounds: Rounds, others: Sequence[str]) -> list[Line]:
     killed = "kill -9 of the application master"
     lines: list[Line] = []
-    for other in others or (None,):
-        again = rounds.line("kill -9 of a program → all run again", "tony", "wall", against=other, target=at_most(1.0))
-        lines += [
-            again,
-            _count(rounds.line("pods kept, of four", "tony", "kept", against=other), at_least(TASKS)),
-            _count(
-                rounds.line("lines of output once pods are deleted", "tony", "read", against=other), at_least(TASKS)
-            ),
-        ]
+    for fault, goal, kept in ((Fault.KILL, 1.0, TASKS), (Fault.DELETION, 6.0, TASKS - 1)):
+        way = f"tony {fault}"
+        for other in others or (None,):
+            against = other and f"{other} {fault}"
+            lines += [
+                rounds.line(f"{fault} → all run again", way, "wall", against=against, target=at_most(goal)),
+                _count(rounds.line("pods kept, of four", way, "kept", against=against), at_least(kept)),
+                _count(
+                    rounds.line("lines of output once pods are deleted", way, "read", against=against), at_least(TASKS)
+                ),
+            ]
     return [
         *lines,
         _count(rounds.line(f"{killed}: programs lost", "master", "lost"), at_most(0)),
@@ -120,24 +133,39 @@ def _wait_for_programs(count: int, others: Collection[int] = ()) -> tuple[set[in
     return until(look, f"{count} programs"), time.time_ns()
 
 
-def _list_pods(cluster: SmallKubernetes, labels: Mapping[str, str]) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in cluster.client.list(PODS, labels=labels).items}
+def _list_pods(cluster: SmallKubernetes, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return uid -> name of pods that have not ended."""
+    pods = cluster.client.list(PODS, labels=labels).items
+    return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods if not _has_ended(pod)}
 
 
-def _kill_program(cluster: SmallKubernetes, kind: KubectlJob) -> Figures:
-    """Kill a program of a job that `kubectl` has created."""
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    return "deletionTimestamp" in pod["metadata"] or pod["status"]["phase"] in ("Succeeded", "Failed")
+
+
+def _cause(fault: Fault, cluster: SmallKubernetes, programs: Collection[int], pods: Mapping[str, str]) -> int:
+    """Make a job lose a program; return when."""
+    if fault is Fault.KILL:
+        return kill(min(programs))
+    at = time.time_ns()
+    cluster.client.delete(PODS, min(pods.values()), grace_seconds=1)
+    return at
+
+
+def _lose_program(cluster: SmallKubernetes, kind: KubectlJob, fault: Fault) -> Figures:
+    """Lose a program of a job that `kubectl` has created."""
     with kind.running(cluster, _PROGRAM) as name:
         programs, _ = _wait_for_programs(TASKS)
         time.sleep(SETTLE)
-        before = _list_pods(cluster, {kind.label: name})
-        killed = kill(min(programs))
+        labels = {kind.label: name}
+        before = _list_pods(cluster, labels)
+        lost = _cause(fault, cluster, programs, before)
         _, again = _wait_for_programs(kind.restarted, programs)
-        kept = len(before & _list_pods(cluster, {kind.label: name}))
+        kept = len(before.keys() & _list_pods(cluster, labels).keys())
         words = ("logs", "-l", f"{kind.label}={name}")
         run_kubectl(cluster, "delete", kind.resource, name, "--cascade=foreground", "--wait", "--grace-period=1")
         read = run_kubectl(cluster, *words, check=False)[0].count("at ")
-        # The pod of the killed program is still listed, but has ended.
-        return {"wall": (again - killed) * NS, "kept": kept - (1 if kind.restarted == 1 else 0), "read": read}
+        return {"wall": (again - lost) * NS, "kept": kept, "read": read}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,22 +199,22 @@ class Jobs:
         self._shop, self._cluster = shop, cluster
         self._home = Home(Path(shop.environ["TONY_HOME"]))
 
-    def kill_program(self) -> Figures:
-        """Kill a program."""
+    def lose_program(self, fault: Fault) -> Figures:
+        """Lose a program."""
         with self._running() as job:
             programs, _ = _wait_for_programs(TASKS)
             labels = {_LABEL: job.id, **_TASK}
             before = _list_pods(self._cluster, labels)
-            killed = kill(min(programs))
+            lost = _cause(fault, self._cluster, programs, before)
             _, again = _wait_for_programs(TASKS, programs)
-            kept = len(before & _list_pods(self._cluster, labels))
+            kept = len(before.keys() & _list_pods(self._cluster, labels).keys())
             job.wait_full()
             self._tony("kill", "--now", job.id)
             until(lambda: None if running("tony.am.container_main") else True, "the end of the job")
             self._cluster.client.delete_collection(PODS, labels=labels)
             until(lambda: None if _list_pods(self._cluster, labels) else True, "the end of its pods")
-            read = sum("at " in line for line in self._tony("logs", job.id).stdout.decode().splitlines())
-            return {"wall": (again - killed) * NS, "kept": kept, "read": read}
+            printed = self._tony("logs", "--all-sessions", job.id).stdout.decode()
+            return {"wall": (again - lost) * NS, "kept": kept, "read": printed.count("at ")}
 
     def kill_master(self) -> Figures:
         """Kill the application master."""
