@@ -183,10 +183,13 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Stop the clusters after the last test of their group: idle daemons take a twentieth of a core from the rest."""
+    """Stop the clusters after the last test of their group: idle daemons take a twentieth of a core from the rest.
+
+    Not between two tests of one file, whose fixtures may still use them.
+    """
     yield
     group = group_of(item)
-    if group in CLUSTER_GROUPS and (nextitem is None or group_of(nextitem) != group):
+    if group in CLUSTER_GROUPS and (nextitem is None or (group_of(nextitem) != group and nextitem.path != item.path)):
         found = item.config.stash.get(CLUSTER_GROUPS[group], None)
         if found is not None:
             found.stop()

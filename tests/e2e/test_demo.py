@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.lab import load_script, until
 from tests.web.sample_jobs import keep
+from tony.mini.free_ports import choose_ports
 from tony.model.state_directory import Home
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ def test_its_last_line_is_the_address_of_the_page(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     demo = load_script(ROOT / "scripts" / "demo.py")
     assert 8600 in demo.PORTS
-    monkeypatch.setattr(demo, "PORTS", ())  # any port: others may do the same on this machine just now
+    monkeypatch.setattr(demo, "PORTS", tuple(choose_ports(["portal"]).values()))  # others may do the same just now
     way_to_its_page = demo.way_to_its_page
 
     *before, address = (line.strip() for line in way_to_its_page(JOB).splitlines())

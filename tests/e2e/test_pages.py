@@ -92,10 +92,10 @@ waits_for_ever()
 SPEAKS_PY = """
 import os, time
 
-print("listening")
+os.write(1, b"listening\\n")
 while not os.path.exists(os.environ["SPEAK"]):
     time.sleep(0.05)
-print("spoken")
+os.write(1, b"spoken\\n")
 time.sleep(600)
 """
 
@@ -161,14 +161,14 @@ def test_a_search_is_part_of_the_url(stage: Stage) -> None:
         page.get_by_label("Search").fill("digits.tsv nightly")
         page.get_by_label("State").select_option("failed")
         page.get_by_role("button", name="Apply").click()
-        assert "state=failed" in page.url
+        expect(page).to_have_url(re.compile("state=failed"))
         expect(page.get_by_role("heading", name="No matching jobs")).to_be_visible()
         page.get_by_label("Search").fill("nightly")
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_role("table").get_by_role("row")).to_have_count(2)
         page.get_by_role("link", name="Duration").click()
-        assert "sort=duration" in page.url
-        assert "text=nightly" in page.url
+        expect(page).to_have_url(re.compile("sort=duration"))
+        expect(page).to_have_url(re.compile("text=nightly"))
 
 
 def test_the_timeline_is_drawn(stage: Stage) -> None:
@@ -233,6 +233,7 @@ def test_an_open_page_asks_for_nothing_while_nothing_happens(stage: Stage) -> No
     speak = stage.lab.root / "speak"
     file = stage.lab.job_file('name = "speaks"\ncommand = "python3 -u speaks.py"\n', {"speaks.py": SPEAKS_PY})
     job = stage.lab.detach(file, "--set", f"env.SPEAK={speak}")
+    stage.lab.wait(job, "running")
     stage.lab.wait_output(job, "main:0", "listening")
     with stage.browsing.page(stage.base) as page:
         held: list[str] = []
@@ -272,9 +273,8 @@ def test_logs_are_filtered_without_script(stage: Stage) -> None:
         page.get_by_label("Session").select_option("2")
         page.get_by_label("Text").fill("filenotfound")
         page.get_by_role("button", name="Apply").click()
-        assert all(
-            f"{each}" in page.url for each in ("task=worker%3A1", "stream=err", "session=2", "text=filenotfound")
-        )
+        for each in ("task=worker%3A1", "stream=err", "session=2", "text=filenotfound"):
+            expect(page).to_have_url(re.compile(each))
         expect(page.locator("#log .line")).to_have_count(1)
         page.locator("#log .line a").click()
         expect(page.locator("#hit")).to_contain_text("FileNotFoundError")

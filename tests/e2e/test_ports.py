@@ -20,7 +20,7 @@ host, port = json.loads(os.environ["CLUSTER_SPEC"])["worker"][int(os.environ["TA
 while os.environ["SESSION_ID"] == "1" and not pathlib.Path(sys.argv[1]).exists():
     time.sleep(0.02)
 with socket.create_server((host, int(port))) as server:
-    print("serving on", server.getsockname()[1], flush=True)
+    print(f"serving on {server.getsockname()[1]}", flush=True)
 """
 
 

@@ -28,7 +28,7 @@ DIED = "the application master died; AM attempt {} took over"
 def counting(lab: Lab, head: str = "", role: str = "", tasks: int = 4) -> Path:
     """A job file of tasks that count until the gate is open."""
     return lab.job_file(
-        f"command = '''{COUNT}'''\nstop_grace = \"1s\"\n{head}\n"
+        f"command = '''{COUNT}'''\nstop_grace = \"10s\"\n{head}\n"
         f'[roles.worker]\ninstances = {tasks}\n{role}\n[params]\ngate = "{lab.root / "gate"}"\n'
     )
 
@@ -289,7 +289,7 @@ def test_a_kill_while_no_am_runs(lab: Lab) -> None:
         done = lab.tony("kill", job)
         assert (done.returncode, done.stderr) == (0, "")
         until(lambda: not any(map(process.is_alive, running)), "nothing of it runs")
-        assert time.monotonic() - began < 1 + 10 + 10  # and a slow machine
+        assert time.monotonic() - began < 10 + 10 + 10  # and a slow machine
     assert_killed(lab, job)
 
 

@@ -37,7 +37,11 @@ class TypedTerminal:
         until(lambda: (self._read() and text in self.seen[start:]) or text in self.seen[start:], f"{text!r} is shown")
 
     def wait_exit(self) -> int:
-        until(lambda: not self._read() and self.process.poll() is not None, "the command exits")
+        def has_exited() -> bool:
+            ended = self.process.poll() is not None  # before the read: then nothing follows what is read
+            return not self._read() and ended
+
+        until(has_exited, "the command exits")
         return self.process.wait()
 
     def has_echo(self) -> bool:

@@ -250,10 +250,12 @@ def test_a_program_that_closes_its_output(lab: Lab) -> None:
 
 # --- ends -------------------------------------------------------------------------------------------------------------
 
-#: A daemon by the book, which waits for its parent's end, and a process that a shell has put into the background.
+#: A daemon by the book, and processes that a shell has put into the background. All are called sleep when it exits.
 INTO_THE_BACKGROUND = {
-    "daemon": "(setsid sleep 3600 > /dev/null 2>&1 &); sleep 0.2; exit {code}",
-    "background": "sleep 3600 & sleep 3601 & exit {code}",
+    "daemon": "(setsid sh -c 'echo $$ > pid; exec sleep 3600' > /dev/null 2>&1 &); "
+    "until grep -qx sleep /proc/$(cat pid)/comm; do sleep 0.05; done 2> /dev/null; exit {code}",
+    "background": "sleep 3600 & a=$!; sleep 3601 & "
+    "until grep -qx sleep /proc/$a/comm && grep -qx sleep /proc/$!/comm; do sleep 0.05; done; exit {code}",
 }
 
 

@@ -121,11 +121,14 @@ def test_a_fork_server_is_stopped(lab: Lab) -> None:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_follower_is_stopped(lab: Lab, unbuffered: str) -> None:
     """It loses no output, and exits with the job's exit code."""
-    file = lab.job_file('command = "seq 6000; touch {params.gate}"\n[params]\n' + _param(lab))
+    go = lab.root / "go"
+    command = f"until test -e {go}; do sleep 0.05; done; seq 6000; touch {{params.gate}}"
+    file = lab.job_file(f'command = "{command}"\n[params]\n{_param(lab)}')
     follower = lab.follow("submit", file, env={"PYTHONUNBUFFERED": unbuffered})
     job = until(lab.jobs, "a job is there")[0]
-    lab.wait(job, "running", "succeeded")
+    lab.wait(job, "running")
     with frozen(follower.pid):
+        go.touch()
         until(gate(lab).exists, "the program is done")
         assert lab.wait(job)["state"] == "succeeded"
         time.sleep(SUSPENSION_SECONDS)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests.support.waiting import block_until
+from tony.mini.free_ports import choose_ports
 
 REALM = "TONY.TEST"
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
@@ -72,9 +74,7 @@ class Kdc:
         }
 
     def start(self) -> None:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            port = sock.getsockname()[1]
+        port = choose_ports(["kdc"])["kdc"]
         given = {"realm": REALM, "folder": self.folder, "host": self._host, "port": port}
         (self.folder / "krb5.conf").write_text(_CLIENT.format(**given))
         (self.folder / "kdc.conf").write_text(_SERVER.format(**given))
@@ -84,6 +84,7 @@ class Kdc:
             self._process = subprocess.Popen(
                 command, env=self._environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
+        block_until(lambda: "commencing operation" in (self.folder / "kdc.log").read_text())
 
     def stop(self) -> None:
         if self._process is not None:

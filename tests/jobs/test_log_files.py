@@ -280,7 +280,8 @@ async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, mo
         assert list(tail.take_due_lines()) == []
         write_log(folder, "worker-0.s1.t1.out", " of it")
         assert list(tail.read_new_lines()) == []
-        assert [line.text for line in tail.take_due_lines()] == [" of it"]
+        write_log(folder, "worker-0.s1.t1.out", " all\n")  # while this process stood still
+        assert [line.text for line in tail.take_due_lines()] == [" of it all"]
 
 
 def test_of_a_line_that_overwrites_itself_the_newest_state_is_read(tmp_path: Path) -> None:

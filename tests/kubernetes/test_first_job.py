@@ -66,8 +66,9 @@ def test_the_first_job_of_the_page(lab: KubernetesLab, checkpoint: Path) -> None
         until(checkpoint.exists, "a checkpoint is saved")
         (job,) = lab.jobs()
         lab.send("DELETE", PODS.build_path("default", lab.find_pod(job, "worker:1")), {})
+        until(lambda: lab.status(job)["session"] == 2, "the next session")
         first = checkpoint.stat().st_ino
-        until(lambda: checkpoint.stat().st_ino != first, "the next session saves a checkpoint")
+        until(lambda: checkpoint.stat().st_ino != first, "it saves a checkpoint")
 
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     section = page.partition("## Your first job\n")[2].partition("\n### The first job on the small cluster\n")[0]

@@ -24,13 +24,18 @@ while not os.path.exists(f"{os.environ['OUT']}/gate"):
 """
 
 
-def list_uids(lab: KubernetesLab, job: str) -> Mapping[str, str]:
-    """Return pod of a running task -> its uid."""
-    return {
-        name: pod["metadata"]["uid"]
-        for name, pod in lab.list_pods(job).items()
-        if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
-    }
+def wait_pods(lab: KubernetesLab, job: str) -> Mapping[str, str]:
+    """Wait until the API server knows that the three tasks run; return pod of a running task -> its uid."""
+
+    def list_uids() -> Mapping[str, str] | None:
+        found = {
+            name: pod["metadata"]["uid"]
+            for name, pod in lab.list_pods(job).items()
+            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+        }
+        return found if len(found) == 3 else None
+
+    return dict(until(list_uids, f"three pods of {job} run"))
 
 
 def submit(lab: KubernetesLab, killed: str) -> str:
@@ -62,17 +67,16 @@ def wait_success(lab: KubernetesLab, job: str, session: int) -> None:
 def test_pods_are_kept_when_programs_and_executors_are_killed(lab: KubernetesLab) -> None:
     """A killed program: all pods are kept. A killed executor: all others are."""
     job, other = submit(lab, "program"), submit(lab, "executor")
-    pids, pods = wait_session(lab, job, "program", 1), list_uids(lab, job)
+    pids, pods = wait_session(lab, job, "program", 1), wait_pods(lab, job)
     wait_session(lab, other, "executor", 1)
-    others = list_uids(lab, other)
-    assert (len(pods), len(others)) == (3, 3)
+    others = wait_pods(lab, other)
     os.kill(lab.executor_of(other, "worker:1"), signal.SIGKILL)
     os.kill(pids["worker:2"], signal.SIGKILL)
     wait_session(lab, job, "program", 2)
-    assert list_uids(lab, job) == pods
+    assert wait_pods(lab, job) == pods
     wait_session(lab, other, "executor", 2)
-    after = list_uids(lab, other)
-    assert (len(after), len(after.items() & others.items())) == (3, 2)
+    after = wait_pods(lab, other)
+    assert len(after.items() & others.items()) == 2
     (lab.out / "gate").touch()
     for each in (job, other):
         wait_success(lab, each, 2)
@@ -81,7 +85,7 @@ def test_pods_are_kept_when_programs_and_executors_are_killed(lab: KubernetesLab
 def test_programs_continue_when_the_application_master_is_killed(lab: KubernetesLab) -> None:
     """It is started again in its pod, the first time after 10 s; and in another one when its pod is deleted."""
     job = submit(lab, "master")
-    pids, pods = wait_session(lab, job, "master", 1), list_uids(lab, job)
+    pids, pods = wait_session(lab, job, "master", 1), wait_pods(lab, job)
     (am,) = lab.list_pods(job, AM_PART)
     os.kill(lab.master_of(job), signal.SIGKILL)
     lab.wait_attempt(job, 2)
@@ -89,6 +93,6 @@ def test_programs_continue_when_the_application_master_is_killed(lab: Kubernetes
     lab.delete_pod(am)
     lab.wait_attempt(job, 3)
     assert wait_session(lab, job, "master", 1) == pids
-    assert list_uids(lab, job) == pods
+    assert wait_pods(lab, job) == pods
     (lab.out / "gate").touch()
     wait_success(lab, job, 1)

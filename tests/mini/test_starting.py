@@ -162,14 +162,6 @@ def test_last_words(tmp_path: Path) -> None:
     assert [] == log_tail(tmp_path / "none")
 
 
-def test_asking_costs_nothing(tmp_path: Path) -> None:
-    """Every command on YARN asks, and nearly always there is none."""
-    home = Home(tmp_path)
-    began = time.perf_counter()
-    assert conf_dir(home) is None
-    assert time.perf_counter() - began < 0.1
-
-
 def test_the_start_warns_of_other_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A cluster without passwords on a machine of several users is an open door."""
 

@@ -117,7 +117,7 @@ DRIVER = """
 import json, os, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-print(os.environ["CLUSTER_SPEC"], os.environ["CLUSTER_WORKER_LIST"], flush=True)
+print(f"{os.environ['CLUSTER_SPEC']} {os.environ['CLUSTER_WORKER_LIST']}", flush=True)
 values = {}
 
 

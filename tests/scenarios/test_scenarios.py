@@ -94,7 +94,7 @@ RUNS = {
     "e16": Run(program=OK, roles="[roles.worker]\n", head='framework = "standalone"'),
     "e21": Run(
         program=OK,
-        roles='[roles.helper]\nkind = "sidecar"\ncommand = "exit 1"\n[roles.worker]\ncommand = "sleep 1"\n',
+        roles='[roles.helper]\nkind = "sidecar"\ncommand = "exit 1"\n[roles.worker]\ncommand = "sleep 5"\n',
         states={"helper:0": "failed", "worker:0": "succeeded"},
     ),
 }

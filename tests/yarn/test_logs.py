@@ -16,15 +16,16 @@ from tony.mini.cluster import MiniCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-#: Prints, waits for a file `go-<index>`, prints the rest; the last line has no end.
+#: Prints, waits for a file `go-<index>`, prints the rest; the last line has no end. A line is one write: followers show
+#: one that is incomplete for a second.
 TALKS = """
-import os, sys, time
+import os, time
 task = os.environ["TASK_INDEX"]
-print("up", task, flush=True)
+os.write(1, f"up {task}\\n".encode())
 while not os.path.exists(f"{os.environ['OUT']}/go-{task}"):
     time.sleep(0.05)
-print("error", task, file=sys.stderr, flush=True)
-sys.stdout.write(f"last {task}")
+os.write(2, f"error {task}\\n".encode())
+os.write(1, f"last {task}".encode())
 """
 
 

@@ -71,7 +71,9 @@ class LogTail:
         for reader in sorted(self._incomplete, key=lambda reader: reader.name.order):
             if reader.due is None or reader.due <= now:
                 self._incomplete.discard(reader)
-                if reader.due is not None:
+                yield from self._read_lines(reader.name)  # the end may be there, if this process stood still
+                if reader.due is not None and reader.due <= now:
+                    self._incomplete.discard(reader)
                     yield from reader.take()
 
     def drain(self) -> Iterator[LogLine]:

@@ -102,7 +102,9 @@ def test_a_job_on_a_small_kubernetes(lab: Lab) -> None:
     assert lab.list_writable() == []
 
     # Output of a program that ends at once may be lost.
-    program = "import os, ssl, sqlite3, time; print('task', os.environ['TASK_INDEX'], 'of', os.getuid()); time.sleep(3)"
+    program = (
+        "import os, ssl, sqlite3, time; print('task %s of %d' % (os.environ['TASK_INDEX'], os.getuid())); time.sleep(3)"
+    )
     words = ("run", "-n", "2", "--memory", "128m", "--source", "", "--scheduler", "kubernetes")
     image = ("--set", f"scheduler.kubernetes.image={PYTHON_IMAGE}")
     job = lab.tony(*words, *image, "--", "python3", "-u", "-c", program, KUBECONFIG=str(lab.places.kubeconfig))
