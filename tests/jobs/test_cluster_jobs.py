@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.jobs.fake_am import JOB, recorded, running, succeeded
+from tests.jobs.fake_am import recorded, running, succeeded
 from tony.errors import ConnectionFailedError, SchedulerError
-from tony.history.job_record import record_of, write_summary
+from tony.history.job_record import read_summary, record_of, write_summary
 from tony.jobs import actions, cluster_jobs
 from tony.jobs.status import job_status, remote_job_sync
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.model.states import JobState
+from tony.testing.sample_jobs import build_two_roles
 
-OTHER = "kubernetes-20261128-120000-bbbbbb"
+JOB, OTHER = "kubernetes-20261128-120000-aaaaaa", "kubernetes-20261128-120000-bbbbbb"
+KUBECONFIG = Path("/small/kubeconfig")
+
+
+def submit(home: Home, job: str, kubeconfig: Path = KUBECONFIG) -> None:
+    """Record a job as submitted."""
+    settings = {"kubeconfig": str(kubeconfig)}
+    recorded(home, job, replace(build_two_roles(scheduler="kubernetes"), scheduler_settings=settings))
 
 
 @pytest.fixture
-def done(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Two recorded jobs; the list has what is done to them."""
-    monkeypatch.setattr(cluster_jobs, "_FOLLOWER_SECONDS", 0.0)
+def calls(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two submitted jobs; the list has what is done to them."""
+    monkeypatch.setattr(cluster_jobs, "_FOLLOWER_GRACE_SECONDS", 0.0)
     found: list[str] = []
 
     async def kill(_: Home, job: str, *, now: bool) -> None:
@@ -33,14 +43,14 @@ def done(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(f"fetch {job}")
         return True
 
-    for job in (JOB, OTHER):
-        recorded(home, job)
+    submit(home, JOB)
+    submit(home, OTHER)
     monkeypatch.setattr(actions, "kill", kill)
     monkeypatch.setattr(remote_job_sync, "refresh", refresh)
     return found
 
 
-def answer(home: Home, monkeypatch: pytest.MonkeyPatch, find: Callable[[str], JobReport]) -> None:
+def answer(monkeypatch: pytest.MonkeyPatch, find: Callable[[str], JobReport]) -> None:
     """Let status requests be answered by a function of the job's id."""
 
     async def load_report(_: Home, job: str, timeout: float | None = None) -> JobReport:
@@ -53,37 +63,47 @@ def find_running(home: Home, job: str) -> JobReport:
     return running(home.job(job), record_of(home, job))
 
 
-def find_ended(home: Home, job: str) -> JobReport:
-    return succeeded(home.job(job), record_of(home, job))
+def close_succeeded(home: Home, job: str) -> JobReport:
+    """What a client does that finds a job ended."""
+    report = succeeded(home.job(job), record_of(home, job))
+    write_summary(home.job(job), report)
+    return report
 
 
-async def test_those_that_run_are_killed(home: Home, monkeypatch: pytest.MonkeyPatch, done: list[str]) -> None:
+def find_end(home: Home, job: str) -> tuple[JobState, str]:
+    report = read_summary(home.job(job))
+    assert report is not None
+    return report.state, report.failure.reason if report.failure else ""
+
+
+async def test_those_that_run_are_killed(home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
     """And waited for until their histories are complete; a single failure to ask does not end that."""
     notes: list[str] = []
     refusals = iter([True])
 
     def find(job: str) -> JobReport:
         if job == OTHER:
-            return find_ended(home, job)
-        if not done:
+            return close_succeeded(home, job)
+        if not calls:
             return find_running(home, job)
         if next(refusals, False):
             raise SchedulerError("the API server is busy")
-        return find_ended(home, job)
+        return close_succeeded(home, job)
 
-    answer(home, monkeypatch, find)
-    await cluster_jobs.kill_running_jobs(home, [JOB, OTHER], notes.append)
-    assert done == [f"fetch {JOB}", f"kill {JOB}", f"fetch {JOB}"]
+    answer(monkeypatch, find)
+    await cluster_jobs.end_jobs(home, KUBECONFIG, notes.append, is_running=True)
+    assert calls == [f"fetch {JOB}", f"kill {JOB}", f"fetch {JOB}"]
     assert notes == [f"1 job is still running and will be killed: {JOB}"]
 
 
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_one_whose_am_does_not_answer_is_killed(
-    home: Home, monkeypatch: pytest.MonkeyPatch, done: list[str], hangs: bool
+    home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str], hangs: bool
 ) -> None:
-    """It may be alive. If it cannot be killed, the cluster is stopped all the same, and its end recorded."""
+    """It may be alive. If it does not end, that its end is not known is recorded."""
     monkeypatch.setattr(cluster_jobs, "_ANSWER_TIMEOUT_SECONDS", 0.05)
     monkeypatch.setattr(cluster_jobs, "_END_TIMEOUT_SECONDS", 0.05)
+    close_succeeded(home, OTHER)
 
     async def load_report(*_: object) -> JobReport:
         if hangs:
@@ -92,27 +112,30 @@ async def test_one_whose_am_does_not_answer_is_killed(
 
     monkeypatch.setattr(job_status, "load_report", load_report)
     notes: list[str] = []
-    await cluster_jobs.kill_running_jobs(home, [JOB], notes.append)
-    assert done == [f"fetch {JOB}", f"kill {JOB}"]
+    await cluster_jobs.end_jobs(home, KUBECONFIG, notes.append, is_running=True)
+    assert calls == [f"fetch {JOB}", f"kill {JOB}"]
     assert len(notes) == 1
+    assert find_end(home, JOB) == (JobState.KILLED, "its end is not known: its small Kubernetes was stopped")
+    assert find_end(home, OTHER) == (JobState.SUCCEEDED, "")
 
 
-async def test_nothing_is_said_if_none_runs(home: Home, monkeypatch: pytest.MonkeyPatch, done: list[str]) -> None:
-    """One of an earlier cluster is not known to this one."""
+@pytest.mark.parametrize("error", [SchedulerError("the API server is away"), OSError("the disk is full")])
+async def test_nothing_is_killed_that_cannot_be_asked(
+    home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str], error: Exception
+) -> None:
+    def fail(_: str) -> JobReport:
+        raise error
 
-    def find(job: str) -> JobReport:
-        if job == OTHER:
-            raise SchedulerError("the API server does not know it")
-        return find_ended(home, job)
-
-    answer(home, monkeypatch, find)
-    await cluster_jobs.kill_running_jobs(home, [JOB, OTHER], pytest.fail)
-    assert done == []
+    answer(monkeypatch, fail)
+    await cluster_jobs.end_jobs(home, KUBECONFIG, pytest.fail, is_running=True)
+    assert calls == []
+    assert find_end(home, JOB)[0] is JobState.KILLED
 
 
-async def test_an_end_that_is_known_is_kept(home: Home) -> None:
-    ended, _ = recorded(home), recorded(home, OTHER)
-    write_summary(ended[0], succeeded(*ended))
-    await cluster_jobs.close_jobs(home, [JOB, OTHER], "its cluster was stopped")
-    states = [(await job_status.load_report(home, job)).state for job in (JOB, OTHER)]
-    assert states == [JobState.SUCCEEDED, JobState.KILLED]
+async def test_a_cluster_that_does_not_run(home: Home, calls: list[str]) -> None:
+    """It has crashed. Only its own jobs are ended."""
+    elsewhere = "kubernetes-20261128-120000-cccccc"
+    submit(home, elsewhere, Path("/other/kubeconfig"))
+    await cluster_jobs.end_jobs(home, KUBECONFIG, pytest.fail, is_running=False)
+    assert calls == []
+    assert [home.job(job).summary.exists() for job in (JOB, OTHER, elsewhere)] == [True, True, False]

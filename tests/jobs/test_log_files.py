@@ -280,8 +280,21 @@ async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, mo
         assert list(tail.take_due_lines()) == []
         write_log(folder, "worker-0.s1.t1.out", " of it")
         assert list(tail.read_new_lines()) == []
-        write_log(folder, "worker-0.s1.t1.out", " all\n")  # while this process stood still
-        assert [line.text for line in tail.take_due_lines()] == [" of it all"]
+        assert [line.text for line in tail.take_due_lines()] == [" of it"]
+
+
+async def test_a_line_that_was_ended_while_this_process_was_suspended(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is due, and whole."""
+    monkeypatch.setattr("tony.jobs.log_tail.PARTIAL_LINE_SECONDS", 0.0)
+    with LogTail(folder.logs, Selection(), live=True) as tail:
+        write_log(folder, "worker-0.s1.t1.out", "half")
+        assert list(tail.read_new_lines()) == []
+        tail.take_changes()
+        write_log(folder, "worker-0.s1.t1.out", " done\n")
+        assert [line.text for line in tail.read_new_lines(tail.take_changes())] == ["half done"]
+        assert list(tail.take_due_lines()) == []
 
 
 def test_of_a_line_that_overwrites_itself_the_newest_state_is_read(tmp_path: Path) -> None:

@@ -23,24 +23,40 @@ from tony.units import format_first
 
 #: Jobs that are listed in one sentence.
 _MAX_SHOWN = 3
-#: Seconds for a job to say whether it runs.
+#: Jobs that are asked at a time, and seconds for one to say whether it runs.
+_MAX_REQUESTS = 8
 _ANSWER_TIMEOUT_SECONDS = 3.0
 #: Seconds for all jobs to end.
 _END_TIMEOUT_SECONDS = 15.0
 #: Seconds for followers to fetch the rest of the output.
-_FOLLOWER_SECONDS = 3.0
+_FOLLOWER_GRACE_SECONDS = 3.0
 _END_BACKOFF = Backoff(first=0.1, most=1.0)
+_UNKNOWN_END = "its end is not known: its small Kubernetes was stopped"
 
 
-def find_open_jobs(home: Home, kubeconfig: Path) -> Sequence[str]:
-    """Return the jobs whose end is not recorded, of those submitted with a kubeconfig file."""
+async def end_jobs(home: Home, kubeconfig: Path, notice: Callable[[str], None], *, is_running: bool) -> None:
+    """Kill the jobs that were submitted with a kubeconfig file, and record the ends of all of them.
+
+    Jobs that do not end in time end with their cluster.
+
+    Args:
+        is_running: the cluster runs; otherwise only ends are recorded.
+    """
+    if is_running:
+        await _kill_running_jobs(home, _find_open_jobs(home, kubeconfig), notice)
+    for job in _find_open_jobs(home, kubeconfig):
+        with contextlib.suppress(TonyError, OSError):
+            await remote_job_sync.close_without_scheduler(home.job(job), record_of(home, job), _UNKNOWN_END)
+
+
+def _find_open_jobs(home: Home, kubeconfig: Path) -> Sequence[str]:
     jobs = [head.job for head in scan(home).open]
     return [job for job in jobs if load_recorded_values(home.job(job)).get("kubeconfig") == str(kubeconfig)]
 
 
-async def kill_running_jobs(home: Home, jobs: Sequence[str], notice: Callable[[str], None]) -> None:
-    """Kill those of the jobs that run, and wait until their histories are complete; not for long."""
-    answers = await asyncio.gather(*(_may_run(home, job) for job in jobs))
+async def _kill_running_jobs(home: Home, jobs: Sequence[str], notice: Callable[[str], None]) -> None:
+    slots = asyncio.Semaphore(_MAX_REQUESTS)
+    answers = await asyncio.gather(*(_may_run(home, job, slots) for job in jobs))
     running = [job for job, runs in zip(jobs, answers, strict=True) if runs]
     if not running:
         return
@@ -49,33 +65,26 @@ async def kill_running_jobs(home: Home, jobs: Sequence[str], notice: Callable[[s
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_END_TIMEOUT_SECONDS):
             await asyncio.gather(*(_kill(home, job) for job in running))
-            await asyncio.sleep(_FOLLOWER_SECONDS)
+            await asyncio.sleep(_FOLLOWER_GRACE_SECONDS)
 
 
-async def _may_run(home: Home, job: str) -> bool:
+async def _may_run(home: Home, job: str, slots: asyncio.Semaphore) -> bool:
     try:
-        async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
+        async with slots, asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
             return not (await job_status.load_report(home, job, _ANSWER_TIMEOUT_SECONDS)).state.ended
     except (ConnectionFailedError, TimeoutError):  # its AM may be alive, and does not answer
         return True
-    except TonyError:
+    except (TonyError, OSError):
         return False
 
 
 async def _kill(home: Home, job: str) -> None:
-    with contextlib.suppress(TonyError):
+    with contextlib.suppress(TonyError, OSError):
         await remote_job_sync.refresh(home, job)  # the history so far: its AM may hang
-    with contextlib.suppress(TonyError):
+    with contextlib.suppress(TonyError, OSError):
         await actions.kill(home, job, now=True)
     for pause in _END_BACKOFF:
-        with contextlib.suppress(TonyError):
+        with contextlib.suppress(TonyError, OSError):
             if (await job_status.load_report(home, job)).state.ended and await remote_job_sync.refresh(home, job):
                 return
         await asyncio.sleep(pause)
-
-
-async def close_jobs(home: Home, jobs: Sequence[str], reason: str) -> None:
-    """Record that the jobs were killed, unless their ends are known: their cluster is gone."""
-    for job in jobs:
-        with contextlib.suppress(TonyError):
-            await remote_job_sync.close_without_scheduler(home.job(job), record_of(home, job), reason)

@@ -313,8 +313,8 @@ class _LinePrinter:
         try:
             async with asyncio.timeout(None if due is None else max(0.0, due - clock.monotonic())):
                 return await self._tail.wait_change()
-        except TimeoutError:
-            return frozenset()
+        except TimeoutError:  # the end of the line may be there, if this process was suspended
+            return self._tail.take_changes()
 
     async def _tell(self, lines: Iterator[LogLine]) -> None:
         async with self._lock:

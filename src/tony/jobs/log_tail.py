@@ -56,6 +56,10 @@ class LogTail:
         """Wait for new output; the result is for `read_new_lines`."""
         return await self._watch.wait_change()
 
+    def take_changes(self) -> AbstractSet[Path] | None:
+        """Like `wait_change`, without waiting."""
+        return self._watch.take_changes()
+
     def read_new_lines(self, changed: AbstractSet[Path] | None = None) -> Iterator[LogLine]:
         """Yield new output of the files in `changed` (None: of all) since they were last read, in order if timed."""
         yield from self._merge([self._read_lines(name) for name in self._list_changed(changed)])
@@ -71,9 +75,7 @@ class LogTail:
         for reader in sorted(self._incomplete, key=lambda reader: reader.name.order):
             if reader.due is None or reader.due <= now:
                 self._incomplete.discard(reader)
-                yield from self._read_lines(reader.name)  # the end may be there, if this process stood still
-                if reader.due is not None and reader.due <= now:
-                    self._incomplete.discard(reader)
+                if reader.due is not None:
                     yield from reader.take()
 
     def drain(self) -> Iterator[LogLine]:

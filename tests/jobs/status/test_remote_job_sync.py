@@ -314,27 +314,26 @@ async def test_secrets_that_come_back(home: Home) -> None:
     assert not folder.kill_request.exists()
 
 
-async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its log gives the state; that the end is not known yet is reported, and is no error."""
+@pytest.mark.parametrize("note", ["", "its application master ended, and is started again: exit code 137"])
+async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.MonkeyPatch, note: str) -> None:
+    """Its log gives the state; why the end is not known yet is reported, and is no error."""
     folder, _ = recorded(home)
     logged(folder, started())
     monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.1)
-    status = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
+    status = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1, note=note)
     monkeypatch.setattr(registry, "load_submitter", lambda *_: Elsewhere(folder, status))
     report = await job_status.load_report(home, JOB)
     assert report.state is JobState.RUNNING
-    assert mentions(report.waiting, "unix:/no/such/socket")
+    assert mentions(report.waiting, note or "unix:/no/such/socket")
 
 
-async def test_a_master_that_is_being_started_again(home: Home) -> None:
-    """Its scheduler says so, and has its old address."""
+async def test_a_master_that_ended_while_it_was_asked(home: Home) -> None:
+    """The summary is there by now, and is the answer."""
     folder, record = recorded(home)
-    logged(folder, started())
-    note = "its application master ended, and is started again: exit code 137"
-    status = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1, note=note)
-    report = await remote_job_sync.poll_job(folder, record, Elsewhere(folder, status))
-    assert report is not None
-    assert (report.state, report.waiting) == (JobState.RUNNING, note)
+    status = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1, note="started again")
+    submitter = Bringing(folder, status, {folder.summary: closed(folder, record, Actor("ann"))})
+    report = await remote_job_sync.report_unanswered(folder, record, submitter)
+    assert (report.state, report.waiting) == (JobState.KILLED, "")
 
 
 @pytest.mark.parametrize("hangs", [True, False])

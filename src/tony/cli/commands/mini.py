@@ -160,15 +160,13 @@ def stop(as_json: bool) -> None:
 def _stop_kubernetes() -> int:
     """Stop the small Kubernetes, and return how many daemons were running."""
     cluster = _kubernetes()
-    if not cluster.places.path.exists():
-        return 0
-    from tony.jobs import cluster_jobs  # late: it loads what talks to a job
 
-    place = home()
-    jobs = cluster_jobs.find_open_jobs(place, cluster.kubeconfig)
-    count = cluster.stop(lambda: asyncio.run(cluster_jobs.kill_running_jobs(place, jobs, warn)))
-    asyncio.run(cluster_jobs.close_jobs(place, jobs, "its small Kubernetes was stopped"))
-    return count
+    def end_jobs(is_running: bool) -> None:
+        from tony.jobs import cluster_jobs  # late: it loads what talks to a job
+
+        asyncio.run(cluster_jobs.end_jobs(home(), cluster.kubeconfig, warn, is_running=is_running))
+
+    return cluster.stop(end_jobs)
 
 
 @command.command("status")

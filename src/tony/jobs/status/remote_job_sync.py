@@ -82,7 +82,7 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
     except ConnectionFailedError as error:
         if not error.no_listener:
             raise
-        return await report_unanswered(folder, record, submitter, status.note) if status.note else None
+        return None
     if was_killed_by_signal(report):  # the AM is exiting; then the scheduler tells who sent the signal
         return None
     cache_report(folder, report)
@@ -174,19 +174,23 @@ async def _fetch(folder: JobFolder, submitter: Submitter) -> str:
     return ""
 
 
-async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter, reason: str = "") -> JobReport:
+async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport:
     """Return the job's last known status, from its event log: its AM does not listen, and its end is not known yet.
 
-    The AM may be still writing the end of the job directory, or have died with its node.
-
-    Args:
-        reason: why it does not listen, if the scheduler says that.
+    The AM may be still writing the end of the job directory, have died with its node, or be started again.
     """
-    trouble = await _fetch(folder, submitter)
+    trouble, reason = await _fetch(folder, submitter), ""
+    if ended := read_summary(folder):
+        return keep(folder, ended)
+    report = await to_thread(load_cached_report, folder, record, fresh=not trouble)
+    if report.state.ended:
+        return report
+    with contextlib.suppress(InfraError):
+        status = await submitter.application_status(folder.job_id)
+        reason = status.note if status else ""
     location = locate_am(folder)
     where = f" at {location.address.removeprefix('tls:')}" if location else ""
     waiting = reason or f"its application master no longer listens{where}, and its end has not been reported yet"
-    report = await to_thread(load_cached_report, folder, record, fresh=not trouble)
     return replace(report, waiting=f"{waiting}{trouble}")
 
 

@@ -128,11 +128,11 @@ class KubernetesCluster:
                 self._stop_and_remove()
                 raise
 
-    def stop(self, kill_jobs: Callable[[], None] | None = None) -> int:
+    def stop(self, end_jobs: Callable[[bool], None] | None = None) -> int:
         """Stop everything, and remove all files but the cache. Also cleans up after crashes.
 
         Args:
-            kill_jobs: called first if the cluster runs.
+            end_jobs: called first, with whether the cluster runs.
 
         Returns:
             How many daemons were running.
@@ -141,8 +141,8 @@ class KubernetesCluster:
             return 0
         with lock_state_directory(self.home):
             count = len(self._list_daemons()) - len(self._list_dead(self._find_running()))
-            if kill_jobs and self.is_running:
-                kill_jobs()
+            if end_jobs:
+                end_jobs(self.is_running)
             self._stop_and_remove()
             return count
 
