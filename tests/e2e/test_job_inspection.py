@@ -127,7 +127,7 @@ def on_a_terminal(lab: Lab, job: str) -> str:
         nonlocal seen
         if select.select([main], [], [], 0.05)[0]:
             try:
-                seen += os.read(main, 65536).decode()
+                seen += os.read(main, 65536).decode(errors="replace")
             except OSError:
                 return True
         return text in seen

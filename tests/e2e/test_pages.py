@@ -199,7 +199,7 @@ def test_charts_are_drawn(stage: Stage) -> None:
     )
     with stage.browsing.page(stage.base) as page:
         page.goto(f"/job/{stage.runs}/metrics")
-        _reload_until(page, "figure.chart[data-drawn]")
+        _reload_until(page, "figure.chart[data-series='user.loss']")
         for series in ("cpu", "rss", "user.loss"):
             figure = page.locator(f"figure[data-series='{series}'][data-drawn]")
             figure.scroll_into_view_if_needed()
