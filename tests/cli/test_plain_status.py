@@ -25,7 +25,7 @@ def test_the_plain_view_on_a_poor_terminal(home: Home, monkeypatch: pytest.Monke
     report = standing(*recorded(home), JobState.RUNNING, TaskState.RUNNING)
     view.on_report(replace(report, tasks=tuple(replace(task, pid=7) for task in report.tasks)))
     view.on_output([LogLine(LogName("worker", 0, 1, 1, "out"), b"\x1b[2Ja\rb")])
-    assert terminal.text.splitlines()[1:] == [
+    assert terminal.text.splitlines() == [
         "12:00:00 Started worker:0 on here (pid 7)",
         "12:00:00 Started worker:1 on here (pid 7)",
         "12:00:00 worker:0 | b",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import ClassVar, TextIO
 
 from tony import clock
-from tony.cli.terminal.output import say
+from tony.cli.terminal.output import format_stamp, say
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
 from tony.jobs.log_lines import LogLine
@@ -52,8 +51,3 @@ class PlainView:
     def _say(self, text: str) -> None:
         say(f"{format_stamp()}{text}", to=self._stream)
         self._stream.flush()
-
-
-def format_stamp() -> str:
-    """Return the time of day that each line begins with."""
-    return time.strftime("%H:%M:%S ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ import click
 from tony.cli.options import home, json_option
 from tony.cli.submission_signals import InterruptedBySignal, SignalGuard, clean_exit_on_signals
 from tony.cli.terminal.output import print_json, say, warn
+from tony.cli.text.job_heading import print_heading
 from tony.client.submission import prepare_submission, render_request
 from tony.config.load import Resolved, load
 from tony.isolated_interpreter import settle
@@ -124,6 +126,7 @@ def submit_and_follow(
         else:
             say(job_id)
         return 0
+    print_heading("Submitted", resolved.spec, place.job(job_id), to=sys.stderr if as_json else sys.stdout)
     from tony.cli.submission_follower import follow_and_report  # late: the job starts while it is loaded
 
     settle()

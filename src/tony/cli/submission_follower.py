@@ -17,7 +17,7 @@ import click
 from tony.cli.interrupt_question import InterruptQuestion
 from tony.cli.plain_status import PlainView
 from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
-from tony.cli.terminal.output import knows_sequences, print_json, say, say_all, warn
+from tony.cli.terminal.output import has_live_view, print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import ExitCode, TonyError, raise_first_error
 from tony.history.job_record import record_of
@@ -309,7 +309,7 @@ class TerminalViewer(Viewer, Protocol):
 
 def create_view(stream: TextIO) -> AbstractContextManager[TerminalViewer]:
     """Return the view for a stream, a context manager: at its end a live table is removed."""
-    if is_terminal(stream) and knows_sequences():
+    if has_live_view(stream):
         from tony.cli.live_status import LiveView  # late: only on a terminal
 
         return LiveView(stream)

@@ -47,17 +47,9 @@ def story() -> StatusChanges:
     return story
 
 
-def test_the_first_line_names_the_job() -> None:
-    story = StatusChanges()
-    assert mention_each(story.describe(report(), 0.0), ("1 task", "/f"))
-    assert story.describe(report(), 1.0) == []
-
-
 def test_a_finished_job() -> None:
     last = report(JobState.SUCCEEDED, {"worker:0": TaskState.SUCCEEDED}, ended=108.0)
-    assert mention_each(
-        StatusChanges().describe(last, 0.0), ("1 task", "/f"), ("worker:0 succeeded",), ("8 s", "succeeded")
-    )
+    assert mention_each(StatusChanges().describe(last, 0.0), ("worker:0 succeeded",), ("8 s", "succeeded"))
 
 
 def test_a_started_program_is_reported_with_its_pid(story: StatusChanges) -> None:

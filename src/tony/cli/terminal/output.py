@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -80,6 +81,16 @@ def to_plain_value(text: str) -> Json:
 def has_colours(stream: TextIO) -> bool:
     """Return True if a stream may be coloured."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and knows_sequences()
+
+
+def has_live_view(stream: TextIO) -> bool:
+    """Return True if a followed job is shown as a live table, False if as lines with the time of day."""
+    return is_terminal(stream) and knows_sequences()
+
+
+def format_stamp() -> str:
+    """Return the time of day that each line about a followed job begins with."""
+    return time.strftime("%H:%M:%S ")
 
 
 def knows_sequences() -> bool:

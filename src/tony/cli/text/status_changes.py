@@ -10,7 +10,6 @@ from tony.model.failure import Failure
 from tony.model.ids import TaskId, format_task_ranges
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
-from tony.units import format_count
 
 #: Delay before a waiting message is shown: in a normal start tasks are missing for less.
 _WAITING_DELAY_SECONDS = 1.0
@@ -63,7 +62,6 @@ class StatusChanges:
             now: seconds of a monotonic clock.
         """
         lines = [
-            *self._describe_beginning(report),
             *self._describe_sizes(report),
             *self._describe_lone_restarts(report),
             *self._describe_tasks(report),
@@ -73,14 +71,6 @@ class StatusChanges:
         ]
         self._last = report
         return lines
-
-    def _describe_beginning(self, report: JobReport) -> list[str]:
-        if self._last is not None:
-            return []
-        tasks = format_count(len(report.tasks), "task")
-        return [
-            f"Submitted job {report.job} ({report.name}): {tasks} on {report.scheduler}. Directory: {report.folder}"
-        ]
 
     def _describe_sizes(self, report: JobReport) -> list[str]:
         """Report the tasks that a session goes without, once."""
