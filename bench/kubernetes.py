@@ -1,9 +1,9 @@
-"""A job of four tasks on a small Kubernetes, against what its users have: an Indexed Job, and a JobSet.
+"""A job of four tasks on a small Kubernetes, against what its users have: an Indexed Job, JobSet and Trainer.
 
 The cluster is `tony mini start --kubernetes`: one node, all on this machine. tony's job is a `tony submit` that writes
 into a pipe; the others are `kubectl apply`, then `kubectl logs --follow` of all pods, again and again until they have
 started. All programs are the same line of Python in the same image: tony ships it, the others have it in their
-manifest. The controller of JobSet is a process on this machine, with its webhooks: see
+manifest. The controllers of JobSet and Trainer are processes on this machine, with their webhooks: see
 `bench.kubernetes_baselines`. Submissions that fill caches are not counted. CPU is that of the clients.
 """
 

@@ -66,6 +66,7 @@ def test_attach_brings_the_view_back(lab: Lab) -> None:
     assert f"tony attach {job}" in err
     again = lab.follow("attach", job)
     assert again.stdout is not None
+    assert f" Following job {job} (" in again.stdout.readline()
     assert any("before" in line for line in again.stdout)  # read until it follows the job
     gate.touch()
     out, err = again.communicate(timeout=60)
@@ -92,6 +93,7 @@ def test_rerun_has_the_code_of_the_first_run(lab: Lab) -> None:
     assert "first 8" in again.stdout
     other = lab.tony("rerun", job, "--env", "API_TOKEN=12345678", "--restage", "--set", "name=other", "--json")
     assert other.returncode == 0, other.stderr
+    assert " Submitted job " in other.stderr
     assert "second" in other.stderr
     assert json.loads(other.stdout)["name"] == "other"
     detached = lab.tony("rerun", job, "--env", "API_TOKEN=12345678", "--detach")

@@ -21,6 +21,7 @@ from tony.testing.sample_jobs import build_two_roles
 
 JOB, OTHER = "kubernetes-20261128-120000-aaaaaa", "kubernetes-20261128-120000-bbbbbb"
 KUBECONFIG = Path("/small/kubeconfig")
+UNKNOWN = (JobState.KILLED, "its end is not known: its small Kubernetes was stopped")
 
 
 def submit(home: Home, job: str, kubeconfig: Path = KUBECONFIG) -> None:
@@ -50,6 +51,12 @@ def calls(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def stop(home: Home, notice: Callable[[str], None], *, is_running: bool = True) -> None:
+    """End the jobs around the stop of their cluster."""
+    with cluster_jobs.end_jobs(home, KUBECONFIG, notice, is_running=is_running):
+        assert all(read_end(home, job) != UNKNOWN for job in (JOB, OTHER))
+
+
 def answer(monkeypatch: pytest.MonkeyPatch, find: Callable[[str], JobReport]) -> None:
     """Let status requests be answered by a function of the job's id."""
 
@@ -70,13 +77,13 @@ def close_succeeded(home: Home, job: str) -> JobReport:
     return report
 
 
-def find_end(home: Home, job: str) -> tuple[JobState, str]:
+def read_end(home: Home, job: str) -> tuple[JobState, str] | None:
+    """Return the recorded state and reason of a job; None if its end is not recorded."""
     report = read_summary(home.job(job))
-    assert report is not None
-    return report.state, report.failure.reason if report.failure else ""
+    return (report.state, report.failure.reason if report.failure else "") if report else None
 
 
-async def test_those_that_run_are_killed(home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
+def test_those_that_run_are_killed(home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
     """And waited for until their histories are complete; a single failure to ask does not end that."""
     notes: list[str] = []
     refusals = iter([True])
@@ -91,13 +98,13 @@ async def test_those_that_run_are_killed(home: Home, monkeypatch: pytest.MonkeyP
         return close_succeeded(home, job)
 
     answer(monkeypatch, find)
-    await cluster_jobs.end_jobs(home, KUBECONFIG, notes.append, is_running=True)
+    stop(home, notes.append)
     assert calls == [f"fetch {JOB}", f"kill {JOB}", f"fetch {JOB}"]
     assert notes == [f"1 job is still running and will be killed: {JOB}"]
 
 
 @pytest.mark.parametrize("hangs", [True, False])
-async def test_one_whose_am_does_not_answer_is_killed(
+def test_one_whose_am_does_not_answer_is_killed(
     home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str], hangs: bool
 ) -> None:
     """It may be alive. If it does not end, that its end is not known is recorded."""
@@ -112,30 +119,41 @@ async def test_one_whose_am_does_not_answer_is_killed(
 
     monkeypatch.setattr(job_status, "load_report", load_report)
     notes: list[str] = []
-    await cluster_jobs.end_jobs(home, KUBECONFIG, notes.append, is_running=True)
+    stop(home, notes.append)
     assert calls == [f"fetch {JOB}", f"kill {JOB}"]
     assert len(notes) == 1
-    assert find_end(home, JOB) == (JobState.KILLED, "its end is not known: its small Kubernetes was stopped")
-    assert find_end(home, OTHER) == (JobState.SUCCEEDED, "")
+    assert read_end(home, JOB) == UNKNOWN
+    assert read_end(home, OTHER) == (JobState.SUCCEEDED, "")
 
 
 @pytest.mark.parametrize("error", [SchedulerError("the API server is away"), OSError("the disk is full")])
-async def test_nothing_is_killed_that_cannot_be_asked(
+def test_nothing_is_killed_that_cannot_be_asked(
     home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str], error: Exception
 ) -> None:
     def fail(_: str) -> JobReport:
         raise error
 
     answer(monkeypatch, fail)
-    await cluster_jobs.end_jobs(home, KUBECONFIG, pytest.fail, is_running=True)
+    stop(home, pytest.fail)
     assert calls == []
-    assert find_end(home, JOB)[0] is JobState.KILLED
+    assert read_end(home, JOB) == UNKNOWN
 
 
-async def test_a_cluster_that_does_not_run(home: Home, calls: list[str]) -> None:
+def test_a_bug_does_not_keep_the_cluster_running(home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
+    def fail(_: str) -> JobReport:
+        raise KeyError("phase")
+
+    answer(monkeypatch, fail)
+    notes: list[str] = []
+    stop(home, notes.append)
+    assert notes == ["not all jobs on the cluster were killed before it is stopped: 'phase'"]
+    assert read_end(home, JOB) == UNKNOWN
+
+
+def test_a_cluster_that_does_not_run(home: Home, calls: list[str]) -> None:
     """It has crashed. Only its own jobs are ended."""
     elsewhere = "kubernetes-20261128-120000-cccccc"
     submit(home, elsewhere, Path("/other/kubeconfig"))
-    await cluster_jobs.end_jobs(home, KUBECONFIG, pytest.fail, is_running=False)
+    stop(home, pytest.fail, is_running=False)
     assert calls == []
     assert [home.job(job).summary.exists() for job in (JOB, OTHER, elsewhere)] == [True, True, False]

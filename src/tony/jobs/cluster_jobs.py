@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tony.errors import ConnectionFailedError, TonyError
@@ -23,7 +23,7 @@ from tony.units import format_first
 
 #: Jobs that are listed in one sentence.
 _MAX_SHOWN = 3
-#: Jobs that are asked at a time, and seconds for one to say whether it runs.
+#: Jobs that are queried at a time, and seconds for the answer of one.
 _MAX_REQUESTS = 8
 _ANSWER_TIMEOUT_SECONDS = 3.0
 #: Seconds for all jobs to end.
@@ -34,17 +34,26 @@ _END_BACKOFF = Backoff(first=0.1, most=1.0)
 _UNKNOWN_END = "its end is not known: its small Kubernetes was stopped"
 
 
-async def end_jobs(home: Home, kubeconfig: Path, notice: Callable[[str], None], *, is_running: bool) -> None:
-    """Kill the jobs that were submitted with a kubeconfig file, and record the ends of all of them.
+@contextlib.contextmanager
+def end_jobs(home: Home, kubeconfig: Path, notice: Callable[[str], None], *, is_running: bool) -> Iterator[None]:
+    """Kill the jobs that were submitted with a kubeconfig file; once their cluster is stopped, record all their ends.
 
-    Jobs that do not end in time end with their cluster.
+    The cluster is stopped in the body, whatever fails before it. Jobs that have not ended by then end with it.
 
     Args:
         is_running: the cluster runs; otherwise only ends are recorded.
     """
     if is_running:
-        await _kill_running_jobs(home, _find_open_jobs(home, kubeconfig), notice)
-    for job in _find_open_jobs(home, kubeconfig):
+        try:
+            asyncio.run(_kill_running_jobs(home, _find_open_jobs(home, kubeconfig), notice))
+        except Exception as error:  # a bug or an unreadable folder must not keep the cluster running
+            notice(f"not all jobs on the cluster were killed before it is stopped: {error}")
+    yield
+    asyncio.run(_record_ends(home, _find_open_jobs(home, kubeconfig)))
+
+
+async def _record_ends(home: Home, jobs: Sequence[str]) -> None:
+    for job in jobs:
         with contextlib.suppress(TonyError, OSError):
             await remote_job_sync.close_without_scheduler(home.job(job), record_of(home, job), _UNKNOWN_END)
 

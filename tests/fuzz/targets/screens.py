@@ -136,7 +136,7 @@ def names(data: bytes) -> None:
     with LogTail(folder, Selection(), live=True) as tail:
         for number, line in enumerate(lines[:8]):
             _make(folder, line, kinds[number % len(kinds)] % 4 if kinds else 0)
-        changed = tail._watch.take_changes()
+        changed = tail.take_changes()
         for found in (*tail.read_new_lines(changed), *tail.read_new_lines(), *tail.drain()):
             assert found.name.stream in STREAMS
     for name in find_log_files(folder, Selection()):

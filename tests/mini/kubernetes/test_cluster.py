@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,11 +54,16 @@ def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
     assert list(cluster.home.path.iterdir()) == []
 
 
-def test_jobs_on_it_are_ended_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_on_it_are_killed_first_and_their_ends_recorded_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[str] = []
 
-    async def end_jobs(_: Home, kubeconfig: Path, notice: object, *, is_running: bool) -> None:
-        calls.append(f"end jobs of {kubeconfig}, running: {is_running}")
+    @contextlib.contextmanager
+    def end_jobs(_: Home, kubeconfig: Path, notice: object, *, is_running: bool) -> Iterator[None]:
+        calls.append(f"kill jobs of {kubeconfig}, running: {is_running}")
+        yield
+        calls.append("record ends")
 
     monkeypatch.setenv("TONY_HOME", str(tmp_path))
     cluster = KubernetesCluster(Home(tmp_path), {})
@@ -65,7 +72,7 @@ def test_jobs_on_it_are_ended_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(KubernetesCluster, "_stop_and_remove", lambda _: calls.append("stop"))
     monkeypatch.setattr(MiniCluster, "stop", lambda *_: 0)
     assert CliRunner().invoke(mini.command, ["stop"]).exit_code == 0
-    assert calls == [f"end jobs of {cluster.kubeconfig}, running: False", "stop"]
+    assert calls == [f"kill jobs of {cluster.kubeconfig}, running: False", "stop", "record ends"]
 
 
 @pytest.mark.parametrize("count", [0, 101])

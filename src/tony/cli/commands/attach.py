@@ -8,6 +8,7 @@ import click
 
 from tony.cli.open_job import load_report
 from tony.cli.options import Count, job_argument, job_id, json_option
+from tony.cli.submission_signals import SignalGuard
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.text.job_heading import print_heading
 from tony.history.job_record import record_of
@@ -32,9 +33,10 @@ def command(job: str, tail: int | None, as_json: bool) -> int:
     from tony.cli.submission_follower import exit_code, follow_and_report
 
     if not report.state.ended:
-        spec = record_of(home, name).spec
+        spec, early = record_of(home, name).spec, SignalGuard()
+        early.begin()
         print_heading("Following", spec, home.job(name), to=sys.stderr if as_json else sys.stdout)
-        return follow_and_report(home, name, spec, as_json=as_json, tail=tail)
+        return follow_and_report(home, name, spec, as_json=as_json, early=early, tail=tail)
     _print_report(report, as_json=as_json)
     return exit_code(report)
 

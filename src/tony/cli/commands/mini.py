@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import signal
@@ -160,13 +159,11 @@ def stop(as_json: bool) -> None:
 def _stop_kubernetes() -> int:
     """Stop the small Kubernetes, and return how many daemons were running."""
     cluster = _kubernetes()
+    if not cluster.places.path.exists():
+        return 0
+    from tony.jobs.cluster_jobs import end_jobs  # late: it loads what talks to a job
 
-    def end_jobs(is_running: bool) -> None:
-        from tony.jobs import cluster_jobs  # late: it loads what talks to a job
-
-        asyncio.run(cluster_jobs.end_jobs(home(), cluster.kubeconfig, warn, is_running=is_running))
-
-    return cluster.stop(end_jobs)
+    return cluster.stop(end_jobs(home(), cluster.kubeconfig, warn, is_running=cluster.is_running))
 
 
 @command.command("status")

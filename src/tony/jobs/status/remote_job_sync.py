@@ -179,19 +179,19 @@ async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Sub
 
     The AM may be still writing the end of the job directory, have died with its node, or be started again.
     """
-    trouble, reason = await _fetch(folder, submitter), ""
+    trouble, status = await _fetch(folder, submitter), None
+    with contextlib.suppress(InfraError, TimeoutError):
+        async with asyncio.timeout(_SCHEDULER_TIMEOUT_SECONDS):
+            status = await submitter.application_status(folder.job_id)
     if ended := read_summary(folder):
-        return keep(folder, ended)
+        return keep(folder, add_signal_source(ended, status) if status else ended)
     report = await to_thread(load_cached_report, folder, record, fresh=not trouble)
     if report.state.ended:
         return report
-    with contextlib.suppress(InfraError):
-        status = await submitter.application_status(folder.job_id)
-        reason = status.note if status else ""
     location = locate_am(folder)
     where = f" at {location.address.removeprefix('tls:')}" if location else ""
-    waiting = reason or f"its application master no longer listens{where}, and its end has not been reported yet"
-    return replace(report, waiting=f"{waiting}{trouble}")
+    waiting = f"its application master no longer listens{where}, and its end has not been reported yet"
+    return replace(report, waiting=f"{status.note if status and status.note else waiting}{trouble}")
 
 
 def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> JobReport:

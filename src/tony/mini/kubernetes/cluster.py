@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,11 +128,11 @@ class KubernetesCluster:
                 self._stop_and_remove()
                 raise
 
-    def stop(self, end_jobs: Callable[[bool], None] | None = None) -> int:
+    def stop(self, ending: AbstractContextManager[None] | None = None) -> int:
         """Stop everything, and remove all files but the cache. Also cleans up after crashes.
 
         Args:
-            end_jobs: called first, with whether the cluster runs.
+            ending: entered before everything is stopped, and left after.
 
         Returns:
             How many daemons were running.
@@ -141,9 +141,8 @@ class KubernetesCluster:
             return 0
         with lock_state_directory(self.home):
             count = len(self._list_daemons()) - len(self._list_dead(self._find_running()))
-            if end_jobs:
-                end_jobs(self.is_running)
-            self._stop_and_remove()
+            with ending or nullcontext():
+                self._stop_and_remove()
             return count
 
     def status(self) -> KubernetesStatus | None:
