@@ -38,18 +38,22 @@ _UNKNOWN_END = "its end is not known: its small Kubernetes was stopped"
 def end_jobs(home: Home, kubeconfig: Path, notice: Callable[[str], None], *, is_running: bool) -> Iterator[None]:
     """Kill the jobs that were submitted with a kubeconfig file; once their cluster is stopped, record all their ends.
 
-    The cluster is stopped in the body, whatever fails before it. Jobs that have not ended by then end with it.
+    The cluster is stopped in the body, whatever fails before and after it. Jobs that have not ended by then end with
+    it.
 
     Args:
         is_running: the cluster runs; otherwise only ends are recorded.
     """
-    if is_running:
-        try:
+    try:
+        if is_running:
             asyncio.run(_kill_running_jobs(home, _find_open_jobs(home, kubeconfig), notice))
-        except Exception as error:  # a bug or an unreadable folder must not keep the cluster running
-            notice(f"not all jobs on the cluster were killed before it is stopped: {error}")
+    except Exception as error:  # a bug or an unreadable folder must not keep the cluster running
+        notice(f"not all jobs on the cluster were killed before it is stopped: {error}")
     yield
-    asyncio.run(_record_ends(home, _find_open_jobs(home, kubeconfig)))
+    try:
+        asyncio.run(_record_ends(home, _find_open_jobs(home, kubeconfig)))
+    except Exception as error:  # nor its files from being removed
+        notice(f"not all jobs on the cluster have their ends recorded: {error}")
 
 
 async def _record_ends(home: Home, jobs: Sequence[str]) -> None:

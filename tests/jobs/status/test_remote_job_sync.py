@@ -334,6 +334,7 @@ async def test_a_master_that_ended_while_it_was_asked(home: Home) -> None:
     submitter = Bringing(folder, status, {folder.summary: closed(folder, record, Actor("ann"))})
     report = await remote_job_sync.report_unanswered(folder, record, submitter)
     assert (report.state, report.waiting) == (JobState.KILLED, "")
+    assert read_summary(folder) == report
 
 
 @pytest.mark.parametrize("hangs", [True, False])

@@ -63,16 +63,18 @@ def test_jobs_on_it_are_killed_first_and_their_ends_recorded_last(
     def end_jobs(_: Home, kubeconfig: Path, notice: object, *, is_running: bool) -> Iterator[None]:
         calls.append(f"kill jobs of {kubeconfig}, running: {is_running}")
         yield
+        assert kubeconfig.parent.exists()  # followers look there
         calls.append("record ends")
 
     monkeypatch.setenv("TONY_HOME", str(tmp_path))
     cluster = KubernetesCluster(Home(tmp_path), {})
     cluster.places.path.mkdir(parents=True)
     monkeypatch.setattr(cluster_jobs, "end_jobs", end_jobs)
-    monkeypatch.setattr(KubernetesCluster, "_stop_and_remove", lambda _: calls.append("stop"))
+    monkeypatch.setattr(KubernetesCluster, "_kill", lambda _: calls.append("stop"))
     monkeypatch.setattr(MiniCluster, "stop", lambda *_: 0)
     assert CliRunner().invoke(mini.command, ["stop"]).exit_code == 0
-    assert calls == [f"kill jobs of {cluster.kubeconfig}, running: False", "stop", "record ends"]
+    assert calls[:3] == [f"kill jobs of {cluster.kubeconfig}, running: False", "stop", "record ends"]
+    assert not cluster.places.path.exists()
 
 
 @pytest.mark.parametrize("count", [0, 101])

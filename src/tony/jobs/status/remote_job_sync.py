@@ -184,7 +184,7 @@ async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Sub
         async with asyncio.timeout(_SCHEDULER_TIMEOUT_SECONDS):
             status = await submitter.application_status(folder.job_id)
     if ended := read_summary(folder):
-        return keep(folder, add_signal_source(ended, status) if status else ended)
+        return _keep_summary(folder, ended, status)
     report = await to_thread(load_cached_report, folder, record, fresh=not trouble)
     if report.state.ended:
         return report
@@ -249,6 +249,14 @@ def keep(folder: JobFolder, report: JobReport) -> JobReport:
         write_summary(folder, report)
     forget_secrets(folder)  # again: another process may have fetched them in between
     return report
+
+
+def _keep_summary(folder: JobFolder, ended: JobReport, status: ApplicationStatus | None) -> JobReport:
+    """Return a summary that was fetched, with the scheduler's explanation if a signal ended the job."""
+    known = add_signal_source(ended, status) if status else ended
+    if known != ended:
+        write_summary(folder, known)
+    return keep(folder, known)
 
 
 def forget_secrets(folder: JobFolder) -> None:
@@ -371,10 +379,7 @@ async def _report_ended(
             raise
     ended = read_summary(folder)
     if ended is not None:
-        known = add_signal_source(ended, status)
-        if known != ended:
-            write_summary(folder, known)
-        return keep(folder, known)
+        return _keep_summary(folder, ended, status)
     return await _close_without_summary(folder, record, submitter, status)
 
 

@@ -132,7 +132,7 @@ class KubernetesCluster:
         """Stop everything, and remove all files but the cache. Also cleans up after crashes.
 
         Args:
-            ending: entered before everything is stopped, and left after.
+            ending: entered before the daemons are stopped, and left before their files are removed.
 
         Returns:
             How many daemons were running.
@@ -142,7 +142,8 @@ class KubernetesCluster:
         with lock_state_directory(self.home):
             count = len(self._list_daemons()) - len(self._list_dead(self._find_running()))
             with ending or nullcontext():
-                self._stop_and_remove()
+                self._kill()
+            self._stop_and_remove()
             return count
 
     def status(self) -> KubernetesStatus | None:
