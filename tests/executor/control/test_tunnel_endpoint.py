@@ -16,9 +16,9 @@ from tony.protocol.tunnel_messages import DialTunnel, EndTunnel, JoinTunnel, Tun
 
 
 @contextmanager
-def shouting(address: str = "127.0.0.1") -> Iterator[int]:
+def shouting(address: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
     """A server that answers one client in capitals, until the client stops sending. Return its port."""
-    listener = socket.create_server((address, 0))
+    listener = socket.create_server((address, port))
     peers = [listener]
 
     def serve() -> None:
@@ -66,9 +66,11 @@ def test_an_executor_joins_a_port_to_a_connection(master: Master, guest: Start) 
 def test_a_program_that_listens_on_the_hosts_own_address_only(master: Master, guest: Start) -> None:
     guest("sleep 3600", host="127.0.0.2")
     master.wait(Ready)
-    with shouting("127.0.0.2") as port:
-        master.send(DialTunnel(tunnel="a", port=port))
-        assert master.wait(JoinTunnel).address == f"127.0.0.2:{port}"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))  # so that no other process listens there
+        with shouting("127.0.0.2", other.getsockname()[1]) as port:
+            master.send(DialTunnel(tunnel="a", port=port))
+            assert master.wait(JoinTunnel).address == f"127.0.0.2:{port}"
 
 
 def test_a_port_without_a_listener(master: Master, guest: Start) -> None:
