@@ -26,13 +26,12 @@ from tony.mini.daemons import MARKER
 from tony.model.state_directory import Home
 
 SOURCE = str(Path(tony.__file__).parents[1])
-RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
 
 
 def command(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "TONY_HOME": str(home), "PYTHONPATH": SOURCE, **variables}
     return subprocess.run(
-        [sys.executable, "-c", RUN, "mini", *words], env=environ, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tony", "mini", *words], env=environ, capture_output=True, text=True, check=False
     )
 
 
@@ -161,7 +160,7 @@ def test_a_start_and_a_stop(tmp_path: Path) -> None:
 def submitted(home: Path, folder: Path) -> str:
     """A job on the cluster that does not end by itself."""
     (folder / "job.toml").write_text('name = "long"\ncommand = "sleep 600"\n[roles.main]\nmemory = "128m"\n')
-    words = (sys.executable, "-c", RUN, "submit", "job.toml", "--scheduler", "yarn", "--detach")
+    words = (sys.executable, "-m", "tony", "submit", "job.toml", "--scheduler", "yarn", "--detach")
     others = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
     environ = {name: value for name, value in os.environ.items() if name not in others}
     done = subprocess.run(

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from click.testing import CliRunner
 
 import tony
 from tests.mini.conftest import Machine
+from tests.support.waiting import block_until
 from tony.cli.commands import mini
 from tony.errors import InfraError, RecordError, UserError
 from tony.linux.process import with_marker
@@ -84,13 +84,13 @@ def test_a_start_that_is_ended(machine: Machine, cluster: MiniCluster, number: i
     machine.install_java()
     source = str(Path(tony.__file__).parents[1])
     environ = {**machine.environment, "TONY_HOME": str(cluster.home.path), "PYTHONPATH": source}
-    run = "import sys; from tony.cli.main import main; sys.exit(main())"
-    starting = subprocess.Popen([sys.executable, "-c", run, "mini", "start"], env=environ)
-    deadline = time.monotonic() + 60
-    while not any(line.endswith("DataNode") for line in machine.asked) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    starting.send_signal(number)
-    assert code == starting.wait(60)
+    with subprocess.Popen([sys.executable, "-m", "tony", "mini", "start"], env=environ) as starting:
+        block_until(lambda: any(line.endswith("DataNode") for line in machine.asked))
+        starting.send_signal(number)
+        try:
+            assert code == starting.wait(60)
+        finally:
+            starting.kill()
     assert [] == with_marker(f"{MARKER}={cluster.places.path}")
     assert [] == list(cluster.home.path.iterdir())
 

@@ -15,6 +15,8 @@ _SUBMIT_COMMANDS = ("run", "submit", "rerun")
 _REMOTE_SCHEDULERS = ("kubernetes", "yarn")
 #: Exit code of Unix programs for SIGINT.
 _INTERRUPTED = 130
+#: Seconds after which a lost Ctrl-C is sent again: the callback that lost it has returned by then.
+_RESEND_SECONDS = 0.01
 #: Modules of both the client and the AM: loaded once, before the AM is forked.
 _SHARED_MODULES = (
     "asyncio",
@@ -30,6 +32,7 @@ def main() -> int:
     """Run one command line and return the exit code."""
     _reserve_standard_descriptors()
     _ensure_utf8()
+    sys.unraisablehook = _resend_lost_interrupt
     try:
         return _submit() if sys.argv[1:2] and sys.argv[1] in _SUBMIT_COMMANDS else _main()
     except KeyboardInterrupt:  # before the command handles it
@@ -96,6 +99,21 @@ def _ensure_utf8() -> None:
     """
     if sys.getfilesystemencoding() == "ascii" and sys.executable and "utf8" not in sys._xoptions:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
+def _resend_lost_interrupt(lost: sys.UnraisableHookArgs) -> None:
+    """Send Ctrl-C, or another termination signal, again if it arrived where Python drops exceptions.
+
+    Those are finalizers and callbacks of weak references; each import runs some.
+    """
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    import signal  # late: only a lost signal needs them
+    import threading
+
+    number = getattr(lost.exc_value, "number", signal.SIGINT)  # of an `InterruptedBySignal`
+    threading.Timer(_RESEND_SECONDS, os.kill, (os.getpid(), number)).start()
 
 
 def _main() -> int:

@@ -33,7 +33,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.xdist_group("shared-kubernetes"),  # these have clusters of their own, but not at the same time
 ]
-RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
 #: Seconds of a command; it takes a tenth on an idle machine.
 CEILING = 150.0
 
@@ -48,7 +47,7 @@ class Lab:
     def tony(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         source = str(Path(tony.__file__).parents[1])
         return subprocess.run(
-            [sys.executable, "-c", RUN, *words],
+            [sys.executable, "-m", "tony", *words],
             env={**os.environ, "TONY_HOME": str(self.home.path), "PYTHONPATH": source, **variables},
             cwd=self.home.path.parent,
             capture_output=True,
