@@ -265,6 +265,11 @@ class Lab:
         """The data of each event of a kind."""
         return [event["data"] for event in self.events(job) if event["event"] == kind]
 
+    def started_programs(self, job: str) -> set[tuple[str, int, int, int]]:
+        """Task, session, task attempt and pid of each program. An executor reports to the next AM what the one before
+        had recorded, but not acknowledged: the event may be there twice."""
+        return {(each["task"], each["session"], each["try"], each["pid"]) for each in self.events_of(job, "started")}
+
     def wait_event(self, job: str, kind: str) -> dict[str, Any]:
         """Waits for the only event of a kind, in the folder of a job on this machine; answers its data."""
         log = Home(self.home).job(job).path
