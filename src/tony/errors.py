@@ -48,6 +48,14 @@ class ExitCode(IntEnum):
     BUG = 70
 
 
+class InterruptedBySignal(KeyboardInterrupt):
+    """KeyboardInterrupt for the other termination signals; `number` is the signal."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__()
+
+
 class TonyError(Exception):
     """The base class; catch this to catch every error of tony."""
 

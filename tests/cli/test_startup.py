@@ -50,6 +50,7 @@ class Finalized:
         signal.raise_signal({number})
 
 def run():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with clean_exit_on_signals():
         Finalized()
         time.sleep(60)

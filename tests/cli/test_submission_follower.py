@@ -29,6 +29,7 @@ from tony.cli import plain_status, submission_follower
 from tony.cli.live_status import LiveView
 from tony.cli.plain_status import PlainView
 from tony.cli.submission_follower import create_view, exit_code, follow_and_report, follow_to_end
+from tony.cli.submission_signals import SignalGuard
 from tony.errors import ExitCode, SchedulerError
 from tony.history.job_record import write_summary
 from tony.model.failure import FailureCause, FailureClass
@@ -142,6 +143,19 @@ def test_a_logout_leaves_the_job_alone(
     assert left.value.exit_code == 128 + number
     assert beside.master.kills == []
     assert mentions(capsys.readouterr().err, f"job {JOB}", f"tony kill {JOB}")
+
+
+def test_a_logout_before_the_job_is_followed(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told as soon as the client follows the job that it continues."""
+    early = SignalGuard()
+    early.defer_termination()
+    os.kill(os.getpid(), signal.SIGTERM)
+    with living(job[0], running(job)) as beside, pytest.raises(click.exceptions.Exit) as left:
+        follow_to_end(home, JOB, sys.stdout, early)
+    assert left.value.exit_code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert beside.master.kills == []
+    assert f"tony attach {JOB}" in capsys.readouterr().err
 
 
 def test_leaving_with_a_closed_terminal(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:

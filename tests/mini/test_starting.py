@@ -85,9 +85,9 @@ def test_a_start_that_is_ended(machine: Machine, cluster: MiniCluster, number: i
     source = str(Path(tony.__file__).parents[1])
     environ = {**machine.environment, "TONY_HOME": str(cluster.home.path), "PYTHONPATH": source}
     with subprocess.Popen([sys.executable, "-m", "tony", "mini", "start"], env=environ) as starting:
-        block_until(lambda: any(line.endswith("DataNode") for line in machine.asked))
-        starting.send_signal(number)
         try:
+            block_until(lambda: any(line.endswith("DataNode") for line in machine.asked))
+            starting.send_signal(number)
             assert code == starting.wait(60)
         finally:
             starting.kill()

@@ -21,7 +21,7 @@ import tony
 from tony.cli.click_base import CommandGroup, FittingContext
 from tony.cli.terminal.output import explain, print_json, say, say_all, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
-from tony.errors import ExitCode, TonyError
+from tony.errors import ExitCode, InterruptedBySignal, TonyError
 from tony.jobs.state_dir import find_state_dir
 from tony.linux import os_errors
 from tony.linux.resource_limits import allow_open_files
@@ -178,6 +178,8 @@ def _catch_click_errors() -> Iterator[None]:
         yield
     except BrokenPipeError as error:
         raise _OutputClosedError from error
+    except InterruptedBySignal as ended:  # which click would turn into the exit code of Ctrl-C
+        raise click.exceptions.Exit(128 + ended.number) from None
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread  # `threading` takes locks that the interrupted code may hold
 import os
 import sys
+import time
 
 TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
@@ -15,8 +17,10 @@ _SUBMIT_COMMANDS = ("run", "submit", "rerun")
 _REMOTE_SCHEDULERS = ("kubernetes", "yarn")
 #: Exit code of Unix programs for SIGINT.
 _INTERRUPTED = 130
-#: Seconds after which a lost Ctrl-C is sent again: the callback that lost it has returned by then.
-_RESEND_SECONDS = 0.01
+#: Number of the signal; `signal` is slow to import.
+_SIGINT = 2
+#: Seconds after which a lost signal is sent again: the callback that lost it has returned by then.
+_RESEND_SECONDS = 0.05
 #: Modules of both the client and the AM: loaded once, before the AM is forked.
 _SHARED_MODULES = (
     "asyncio",
@@ -32,11 +36,13 @@ def main() -> int:
     """Run one command line and return the exit code."""
     _reserve_standard_descriptors()
     _ensure_utf8()
-    sys.unraisablehook = _resend_lost_interrupt
+    sys.unraisablehook = _resend_lost_signal
     try:
         return _submit() if sys.argv[1:2] and sys.argv[1] in _SUBMIT_COMMANDS else _main()
     except KeyboardInterrupt:  # before the command handles it
         return _INTERRUPTED
+    finally:
+        sys.unraisablehook = sys.__unraisablehook__
 
 
 def names_remote_scheduler(arguments: Sequence[str]) -> bool:
@@ -101,19 +107,26 @@ def _ensure_utf8() -> None:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
-def _resend_lost_interrupt(lost: sys.UnraisableHookArgs) -> None:
+def _resend_lost_signal(lost: sys.UnraisableHookArgs) -> None:
     """Send Ctrl-C, or another termination signal, again if it arrived where Python drops exceptions.
 
     Those are finalizers and callbacks of weak references; each import runs some.
     """
-    if not isinstance(lost.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(lost)
-        return
-    import signal  # late: only a lost signal needs them
-    import threading
+    while True:
+        try:
+            if isinstance(lost.exc_value, KeyboardInterrupt):
+                number = getattr(lost.exc_value, "number", _SIGINT)  # of an `InterruptedBySignal`
+                _thread.start_new_thread(_send_late, (number,))
+            else:
+                sys.__unraisablehook__(lost)
+            return
+        except KeyboardInterrupt:  # it would be dropped, too
+            continue
 
-    number = getattr(lost.exc_value, "number", signal.SIGINT)  # of an `InterruptedBySignal`
-    threading.Timer(_RESEND_SECONDS, os.kill, (os.getpid(), number)).start()
+
+def _send_late(number: int) -> None:
+    time.sleep(_RESEND_SECONDS)
+    os.kill(os.getpid(), number)
 
 
 def _main() -> int:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tony.cli.options import home, json_option
-from tony.cli.submission_signals import InterruptedBySignal, SignalGuard, clean_exit_on_signals
+from tony.cli.submission_signals import SignalGuard, clean_exit_on_signals
 from tony.cli.terminal.output import print_json, say, warn
 from tony.cli.text.job_heading import print_heading
 from tony.client.submission import prepare_submission, render_request
 from tony.config.load import Resolved, load
+from tony.errors import InterruptedBySignal
 from tony.isolated_interpreter import settle
 from tony.model.state_directory import Home
 from tony.schedulers.registry import list_built_in_names
@@ -126,6 +127,7 @@ def submit_and_follow(
         else:
             say(job_id)
         return 0
+    early.defer_termination()
     print_heading("Submitted", resolved.spec, place.job(job_id), to=sys.stderr if as_json else sys.stdout)
     from tony.cli.submission_follower import follow_and_report  # late: the job starts while it is loaded
 

@@ -236,6 +236,8 @@ class _SignalHandlers:
                 loop.add_signal_handler(number, self._leave, number)
         for _ in range(self._early.pressed):
             loop.call_soon(self._press, signal.Signals(self._early.ended_by or signal.SIGINT))
+        if self._early.left_by:
+            loop.call_soon(self._leave, signal.Signals(self._early.left_by))
         try:
             yield
         except asyncio.CancelledError:

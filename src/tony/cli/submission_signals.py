@@ -7,16 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from tony.errors import InterruptedBySignal
+
 #: Signals other than SIGINT that ask a process to exit.
 TERMINATION_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-
-
-class InterruptedBySignal(KeyboardInterrupt):
-    """KeyboardInterrupt for the other termination signals; `number` is the signal."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__()
 
 
 def raise_interrupt(number: int, frame: FrameType | None) -> None:
@@ -31,12 +25,14 @@ class SignalGuard:
         tied: the job is to end with this process: the termination signals act like Ctrl-C.
         pressed: number of Ctrl-C so far.
         ended_by: the last signal if `tied`; 0 if there was none.
+        left_by: the termination signal that ends this process and not the job; 0 if there was none.
     """
 
     def __init__(self, *, tied: bool = False) -> None:
         self.tied = tied
         self.pressed = 0
         self.ended_by = 0
+        self.left_by = 0
 
     def begin(self, pressed: int = 0, ended_by: int = 0) -> None:
         """Count Ctrl-C from now on, without any other effect. Signals that are ignored stay ignored.
@@ -53,10 +49,19 @@ class SignalGuard:
             if signal.getsignal(number) in (signal.SIG_DFL, raise_interrupt):
                 signal.signal(number, self._press)
 
+    def defer_termination(self) -> None:
+        """Let the termination signals wait until the job is followed, so that the user is told that it continues."""
+        for number in TERMINATION_SIGNALS:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._leave)
+
     def note(self, number: int) -> None:
         """Remember the signal if the job is tied to this process."""
         if self.tied and number:
             self.ended_by = number
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        self.left_by = number
 
     def _press(self, number: int, frame: FrameType | None) -> None:
         self.pressed += 1

@@ -18,7 +18,7 @@ import click
 
 from tony.cli.options import home
 from tony.cli.submission import submit_and_follow
-from tony.cli.submission_signals import InterruptedBySignal, clean_exit_on_signals
+from tony.cli.submission_signals import clean_exit_on_signals
 from tony.cli.terminal.display import format_ssh_hint
 from tony.cli.terminal.output import explain, warn
 from tony.client.port_forward import open_proxy
@@ -88,8 +88,6 @@ def legacy_command(name: str) -> Callable[[Callable[[Flags], int]], click.Comman
             try:
                 with copy_settings_file(parse(words)) as flags:
                     return 0 if function(flags) == 0 else FAILED
-            except InterruptedBySignal as ended:
-                raise click.exceptions.Exit(128 + ended.number) from None
             except TonyError as error:
                 explain(error)
                 return FAILED

@@ -11,6 +11,7 @@ import click
 
 from tony.cli.click_base import CommandGroup
 from tony.cli.options import WordParameter, home, json_option
+from tony.cli.submission_signals import clean_exit_on_signals
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.errors import TonyError, UserError
@@ -78,12 +79,10 @@ def start(
     as_json: bool,
 ) -> None:
     """Start a cluster; wait until it is ready."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _abort_start)
     if kubernetes:
         _refuse_hadoop_options(context)
-        _start_kubernetes(1 if nodes is None else nodes, as_json=as_json)
+        with clean_exit_on_signals():
+            _start_kubernetes(1 if nodes is None else nodes, as_json=as_json)
         return
     options = MiniOptions(
         hadoop=hadoop,
@@ -95,7 +94,8 @@ def start(
     )
     started_at = time.monotonic()
     cluster = _cluster()
-    state = cluster.start(options, warn)
+    with clean_exit_on_signals():
+        state = cluster.start(options, warn)
     took = time.monotonic() - started_at
     web = {name: f"http://{state.address(f'{name}.web')}" for name in ("rm", "nn")}
     if as_json:
@@ -119,9 +119,11 @@ def _refuse_hadoop_options(context: click.Context) -> None:
 
 def _start_kubernetes(nodes: int, *, as_json: bool) -> None:
     started_at = time.monotonic()
+    from tony.jobs.cluster_jobs import end_jobs  # late: it loads what talks to a job
+
     cluster = _kubernetes()
-    rules = (*AM_RULES, *POD_GROUP_RULES)
-    cluster.start(build_account_objects(KubernetesSettings().service_account, rules), warn, nodes)
+    objects = build_account_objects(KubernetesSettings().service_account, (*AM_RULES, *POD_GROUP_RULES))
+    cluster.start(objects, warn, nodes, end_jobs(home(), cluster.kubeconfig, warn, is_running=False))
     took = time.monotonic() - started_at
     if as_json:
         print_json({"kubeconfig": str(cluster.kubeconfig), "seconds": round(took, 3), "image": PYTHON_IMAGE})
@@ -232,11 +234,6 @@ def restart(daemon: str) -> None:
         say(f"Restarted {daemon}; {' and '.join(dead)} {verb} still down; next: tony mini restart {dead[0]}")
     else:
         say(f"Restarted {daemon}; the cluster was ready after {time.monotonic() - started_at:.1f} s")
-
-
-def _abort_start(number: int, frame: object) -> None:
-    """Abort the start; the daemons started so far are stopped."""
-    raise SystemExit(128 + number)
 
 
 def _cluster() -> MiniCluster:
