@@ -265,7 +265,7 @@ class Lab:
         """The data of each event of a kind."""
         return [event["data"] for event in self.events(job) if event["event"] == kind]
 
-    def started_programs(self, job: str) -> set[tuple[str, int, int, int]]:
+    def list_started_programs(self, job: str) -> set[tuple[str, int, int, int]]:
         """Task, session, task attempt and pid of each program. An executor reports to the next AM what the one before
         had recorded, but not acknowledged: the event may be there twice."""
         return {(each["task"], each["session"], each["try"], each["pid"]) for each in self.events_of(job, "started")}

@@ -135,7 +135,7 @@ def test_four_programs_do_not_notice(lab: Lab, tls: str) -> None:
     said = [line for line in (out + err).splitlines() if "application master" in line or "connect" in line]
     assert [line.split(" ", 1)[1] for line in said] == [DIED.format(2), DIED.format(3)]
     check_lines(reader.communicate(timeout=CEILING)[0].splitlines())
-    assert len(lab.started_programs(job)) == 4
+    assert len(lab.list_started_programs(job)) == 4
 
 
 def address_of(lab: Lab, job: str) -> str:

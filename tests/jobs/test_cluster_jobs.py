@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.fake_am import recorded, running, succeeded
-from tony.errors import ConnectionFailedError, SchedulerError
+from tony.errors import ConnectionFailedError, SchedulerError, StorageError
 from tony.history.job_record import read_summary, record_of, write_summary
 from tony.jobs import actions, cluster_jobs
 from tony.jobs.status import job_status, remote_job_sync
+from tony.linux.liveness_lock import try_lock
 from tony.model.job_report import JobReport
 from tony.model.state_directory import Home
 from tony.model.states import JobState
@@ -148,6 +149,36 @@ def test_a_bug_does_not_keep_the_cluster_running(home: Home, monkeypatch: pytest
     stop(home, notes.append)
     assert notes == ["not all jobs on the cluster were killed before it is stopped: 'phase'"]
     assert read_end(home, JOB) == UNKNOWN
+
+
+@pytest.mark.parametrize("error", [None, KeyError("phase"), StorageError("the disk is full")])
+def test_ends_that_cannot_be_recorded(
+    home: Home, monkeypatch: pytest.MonkeyPatch, calls: list[str], error: Exception | None
+) -> None:
+    """Because another process is doing that, or for lack of room: the user is told, and the files can be removed."""
+    monkeypatch.setattr(cluster_jobs, "_END_TIMEOUT_SECONDS", 0.05)
+
+    async def close(*_: object) -> None:
+        if error:
+            raise error
+
+    monkeypatch.setattr(remote_job_sync, "close_without_scheduler", close)
+    notes: list[str] = []
+    stop(home, notes.append, is_running=False)
+    assert calls == []
+    jobs = [""] if isinstance(error, KeyError) else [JOB, OTHER]
+    assert [job in note for job, note in zip(jobs, sorted(notes), strict=True)] == [True] * len(jobs)
+    assert all(str(error or "another process") in note for note in notes)
+
+
+async def test_an_end_that_another_process_records(home: Home, calls: list[str]) -> None:
+    folder, record = home.job(JOB), record_of(home, JOB)
+    with try_lock(folder.am_lock) as is_locked:
+        assert is_locked
+        assert await remote_job_sync.close_without_scheduler(folder, record, "lost") is None
+    report = await remote_job_sync.close_without_scheduler(folder, record, "lost")
+    assert report == read_summary(folder)
+    assert report is not None
 
 
 def test_a_cluster_that_does_not_run(home: Home, calls: list[str]) -> None:

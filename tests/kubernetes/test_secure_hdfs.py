@@ -137,7 +137,7 @@ def _prove_history(lab: KubernetesLab, hdfs: SecureHdfs, job: str) -> None:
     other.kubeconfig.write_text(lab.kubeconfig.read_text())
     status = other.status(job)
     assert (status["state"], status["attempt"]) == ("succeeded", 2)
-    assert len(other.started_programs(job)) == 1
+    assert len(other.list_started_programs(job)) == len(other.events_of(job, "granted")) == 1
     assert "written" in other.tony("logs", job, "worker:0").stdout
 
 

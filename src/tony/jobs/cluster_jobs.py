@@ -38,8 +38,7 @@ _UNKNOWN_END = "its end is not known: its small Kubernetes was stopped"
 def end_jobs(home: Home, kubeconfig: Path, notice: Callable[[str], None], *, is_running: bool) -> Iterator[None]:
     """Kill the jobs that were submitted with a kubeconfig file; once their cluster is stopped, record all their ends.
 
-    The cluster is stopped in the body, whatever fails before and after it. Jobs that have not ended by then end with
-    it.
+    The body stops the cluster: it runs even if jobs could not be killed. Jobs that have not ended by then end with it.
 
     Args:
         is_running: the cluster runs; otherwise only ends are recorded.
@@ -51,15 +50,27 @@ def end_jobs(home: Home, kubeconfig: Path, notice: Callable[[str], None], *, is_
         notice(f"not all jobs on the cluster were killed before it is stopped: {error}")
     yield
     try:
-        asyncio.run(_record_ends(home, _find_open_jobs(home, kubeconfig)))
-    except Exception as error:  # nor its files from being removed
-        notice(f"not all jobs on the cluster have their ends recorded: {error}")
+        asyncio.run(_record_ends(home, _find_open_jobs(home, kubeconfig), notice))
+    except Exception as error:  # a bug or an unreadable folder must not keep its files from being removed
+        notice(f"the ends of some jobs on the cluster were not recorded: {error}")
 
 
-async def _record_ends(home: Home, jobs: Sequence[str]) -> None:
-    for job in jobs:
-        with contextlib.suppress(TonyError, OSError):
-            await remote_job_sync.close_without_scheduler(home.job(job), record_of(home, job), _UNKNOWN_END)
+async def _record_ends(home: Home, jobs: Sequence[str], notice: Callable[[str], None]) -> None:
+    await asyncio.gather(*(_record_end(home, job, notice) for job in jobs))
+
+
+async def _record_end(home: Home, job: str, notice: Callable[[str], None]) -> None:
+    reason = "another process is recording it"
+    try:
+        async with asyncio.timeout(_END_TIMEOUT_SECONDS):
+            for pause in _END_BACKOFF:
+                folder, record = home.job(job), record_of(home, job)
+                if await remote_job_sync.close_without_scheduler(folder, record, _UNKNOWN_END):
+                    return
+                await asyncio.sleep(pause)
+    except (TonyError, OSError) as error:
+        reason = str(error) or reason
+    notice(f"the end of {job} was not recorded: {reason}. The next `tony mini start --kubernetes` tries again")
 
 
 def _find_open_jobs(home: Home, kubeconfig: Path) -> Sequence[str]:

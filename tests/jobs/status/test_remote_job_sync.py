@@ -328,12 +328,13 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
 
 
 async def test_a_master_that_ended_while_it_was_asked(home: Home) -> None:
-    """The summary is there by now, and is the answer."""
+    """The summary is there by now, and is the answer; the scheduler knows who sent the signal."""
     folder, record = recorded(home)
-    status = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1, note="started again")
-    submitter = Bringing(folder, status, {folder.summary: closed(folder, record, Actor("ann"))})
+    status = ApplicationStatus(alive=False, result=JobState.KILLED, note="by user bob")
+    submitter = Bringing(folder, status, {folder.summary: closed(folder, record, SIGTERM)})
     report = await remote_job_sync.report_unanswered(folder, record, submitter)
-    assert (report.state, report.waiting) == (JobState.KILLED, "")
+    assert report.failure is not None
+    assert (report.state, report.waiting, report.failure.reason) == (JobState.KILLED, "", "by user bob")
     assert read_summary(folder) == report
 
 

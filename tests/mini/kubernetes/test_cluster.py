@@ -17,6 +17,7 @@ from tony.errors import InfraError, UserError
 from tony.jobs import cluster_jobs
 from tony.linux.process import with_marker
 from tony.mini.cluster import MiniCluster
+from tony.mini.kubernetes import cluster as kubernetes_cluster
 from tony.mini.kubernetes.cluster import KubernetesCluster
 from tony.mini.kubernetes.layout import CONTROL_PLANE
 from tony.model.state_directory import Home
@@ -54,9 +55,11 @@ def test_a_stop_cleans_up_after_a_crash(tmp_path: Path) -> None:
     assert list(cluster.home.path.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [("stop",), ("start", "--kubernetes")])
 def test_jobs_on_it_are_killed_first_and_their_ends_recorded_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also before another one is started where one has crashed."""
     calls: list[str] = []
 
     @contextlib.contextmanager
@@ -71,9 +74,12 @@ def test_jobs_on_it_are_killed_first_and_their_ends_recorded_last(
     cluster.places.path.mkdir(parents=True)
     monkeypatch.setattr(cluster_jobs, "end_jobs", end_jobs)
     monkeypatch.setattr(KubernetesCluster, "_kill", lambda _: calls.append("stop"))
+    monkeypatch.setattr(KubernetesCluster, "_start", lambda *_: calls.append("start"))
     monkeypatch.setattr(MiniCluster, "stop", lambda *_: 0)
-    assert CliRunner().invoke(mini.command, ["stop"]).exit_code == 0
+    monkeypatch.setattr(kubernetes_cluster, "fetch", lambda *_: (None, None))
+    CliRunner().invoke(mini.command, words)
     assert calls[:3] == [f"kill jobs of {cluster.kubeconfig}, running: False", "stop", "record ends"]
+    assert ("start" in calls) == (words != ("stop",))
     assert not cluster.places.path.exists()
 
 

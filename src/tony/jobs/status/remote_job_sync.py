@@ -383,15 +383,16 @@ async def _report_ended(
     return await _close_without_summary(folder, record, submitter, status)
 
 
-async def close_without_scheduler(folder: JobFolder, record: JobRecord, reason: str) -> None:
-    """Record that a job was killed whose cluster is gone, unless its end is known.
+async def close_without_scheduler(folder: JobFolder, record: JobRecord, reason: str) -> JobReport | None:
+    """Record that a job was killed whose cluster is gone, unless its end is known; return the report.
+
+    Returns None while another process is recording the end.
 
     Raises:
         StorageError: its end cannot be written.
     """
-    if read_summary(folder) is None:
-        status = ApplicationStatus(alive=False, result=JobState.KILLED, note=reason)
-        await _close_without_summary(folder, record, None, status)
+    status = ApplicationStatus(alive=False, result=JobState.KILLED, note=reason)
+    return read_summary(folder) or await _close_without_summary(folder, record, None, status)
 
 
 async def _close_without_summary(

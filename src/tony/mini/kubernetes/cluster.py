@@ -89,12 +89,17 @@ class KubernetesCluster:
         return self.places.path.exists() and bool(process.with_marker(self.places.marker))
 
     def start(
-        self, objects: Iterable[tuple[ApiResource, Object]], notice: Callable[[str], None], nodes: int = 1
+        self,
+        objects: Iterable[tuple[ApiResource, Object]],
+        notice: Callable[[str], None],
+        nodes: int = 1,
+        ending: AbstractContextManager[None] | None = None,
     ) -> None:
         """Start an empty cluster, wait until it is ready, and create objects in its namespace `default`.
 
         Args:
             nodes: how many it has.
+            ending: as in `stop`, for what an earlier cluster left, which has crashed.
 
         Raises:
             UserError: this machine lacks something, or a cluster is already running.
@@ -113,7 +118,7 @@ class KubernetesCluster:
                     f"a small Kubernetes is already running in {self.places.path}; see: tony mini status; stop it: "
                     "tony mini stop"
                 )
-            self._stop_and_remove()
+            self._end(ending)
             try:
                 self._start(software, image, nodes)
                 client = ApiClient(load_cluster_access([self.kubeconfig]))
@@ -141,10 +146,13 @@ class KubernetesCluster:
             return 0
         with lock_state_directory(self.home):
             count = len(self._list_daemons()) - len(self._list_dead(self._find_running()))
-            with ending or nullcontext():
-                self._kill()
-            self._stop_and_remove()
+            self._end(ending)
             return count
+
+    def _end(self, ending: AbstractContextManager[None] | None) -> None:
+        with ending or nullcontext():
+            self._kill()
+        self._stop_and_remove()
 
     def status(self) -> KubernetesStatus | None:
         """Return the status of every daemon, and of the cluster as a whole; None if there is no cluster."""
