@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import tony
@@ -59,12 +60,13 @@ class SharedKubernetes:
         self._running = self._watch = None
 
     def _is_ready(self, cluster: KubernetesCluster) -> bool:
-        status = cluster.status()
-        return (
-            status is not None
-            and status.waiting_for is None
-            and all(daemon.state == "running" for daemon in status.daemons)
-        )
+        """Return True if all daemons run and are ready; they may be slow for a while."""
+        deadline = time.monotonic() + 30
+        while (status := cluster.status()) and all(daemon.state == "running" for daemon in status.daemons):
+            if status.waiting_for is None or time.monotonic() > deadline:
+                return status.waiting_for is None
+            time.sleep(0.5)
+        return False
 
     def _start(self) -> KubernetesCluster:
         home = Path(tempfile.mkdtemp(prefix="tony-kubernetes-"))

@@ -44,6 +44,15 @@ time.sleep(3600)
 """
 
 
+def read_files(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yields each file below a folder and its content, but those that are removed meanwhile."""
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    yield path, path.read_bytes()
+
+
 def until(condition: Callable[[], Any], what: str, ceiling: float = CEILING) -> Any:
     """Waits until `condition()` is true; answers what it gave.
 
@@ -315,6 +324,14 @@ class Lab:
         if not folder.is_dir():
             return []
         return sorted((p.name for p in folder.iterdir() if p.is_dir()), key=lambda n: (folder / n).stat().st_mtime)
+
+    def wait_submitted(self, *others: str) -> str:
+        """Waits until another job is recorded, which a client does last; answers its id."""
+        home = Home(self.home)
+        found = until(
+            lambda: [job for job in self.jobs() if job not in others and home.job(job).job.exists()], "a job is there"
+        )
+        return str(found[0])
 
     def applications(self) -> set[str]:
         """The ids of all jobs that the scheduler knows."""

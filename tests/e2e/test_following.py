@@ -9,7 +9,7 @@ import signal
 import pytest
 
 import tony
-from tests.e2e.lab import Lab, until
+from tests.e2e.lab import Lab
 
 pytestmark = pytest.mark.e2e
 
@@ -23,7 +23,7 @@ def test_ctrl_c_stops_the_job(lab: Lab) -> None:
     time.sleep(3600)
     """
     follower = lab.follow("submit", lab.job_file('command = "python x.py"\n', {"x.py": program}))
-    job = until(lab.jobs, "a job is there")[0]
+    job = lab.wait_submitted()
     lab.wait_output(job, "main:0", "up")
     os.killpg(follower.pid, signal.SIGINT)
     out, err = follower.communicate(timeout=60)
@@ -58,7 +58,7 @@ def test_attach_brings_the_view_back(lab: Lab) -> None:
     gate = lab.root / "gate"
     command = f"echo before; until test -e {gate}; do sleep 0.1; done; echo after; exit 7"
     follower = lab.follow("submit", lab.job_file(f'command = "{command}"\n'))
-    job = until(lab.jobs, "a job is there")[0]
+    job = lab.wait_submitted()
     lab.wait_output(job, "main:0", "before")
     os.killpg(follower.pid, signal.SIGTERM)
     _, err = follower.communicate(timeout=60)

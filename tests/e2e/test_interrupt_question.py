@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.lab import TONY, Lab, until
+from tests.e2e.lab import TONY, Lab
 from tests.e2e.typed_terminal import CTRL_C, TypedTerminal, type_at
 from tony.cli.interrupt_question import QUESTION
 
@@ -115,7 +115,7 @@ def test_the_user_has_chosen_to_detach(lab: Lab) -> None:
     """By a variable; it holds without a terminal, too."""
     file = lab.job_file('command = "python x.py"\n', {"x.py": PROGRAM})
     follower = lab.follow("submit", file, env={"TONY_SET_ON_INTERRUPT": "detach"})
-    job = until(lab.jobs, "a job is there")[0]
+    job = lab.wait_submitted()
     lab.wait_output(job, "main:0", "the program is up")
     os.killpg(follower.pid, signal.SIGINT)
     _, err = follower.communicate(timeout=60)

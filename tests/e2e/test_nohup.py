@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.e2e.lab import CEILING, Lab, until
+from tests.e2e.lab import CEILING, Lab
 
 pytestmark = pytest.mark.e2e
 
@@ -18,11 +18,11 @@ def test_nohup(lab: Lab) -> None:
     job_file = lab.job_file(f'command = "until test -e {gate}; do sleep 0.05; done; echo done"\n')
     lab.prefix = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
     first = lab.follow("submit", job_file)
-    (one,) = until(lab.jobs, "a job is there")
+    one = lab.wait_submitted()
     lab.wait(one, "running")
     second = lab.follow("logs", "-f", one)
     third = lab.follow("submit", job_file)
-    two = until(lambda: [job for job in lab.jobs() if job != one], "another one is there")[0]
+    two = lab.wait_submitted(one)
     lab.wait(two, "running")
     for follower in (first, third):
         os.kill(follower.pid, signal.SIGHUP)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import CEILING, Lab, until
+from tests.e2e.lab import CEILING, Lab, read_files, until
 from tests.e2e.test_tensorboard import portal_of
 from tests.support.http_servers import webhook
 from tony.web.api.request_handler import OPERATIONS
@@ -129,9 +129,9 @@ def assert_absent(where: str, text: str) -> None:
 def assert_files(lab: Lab, job: str) -> None:
     """In no file of the state directory but those below `secret/`; and there are masked files at all."""
     masked = 0
-    for path in lab.home.rglob("*"):
-        if path.is_file() and path.parent.name != "secret":
-            text = path.read_text(errors="replace")
+    for path, content in read_files(lab.home):
+        if path.parent.name != "secret":
+            text = content.decode(errors="replace")
             assert [planted for planted in PLANTED if planted in text] == [], path
             masked += "*" * len(TOKEN.encode()) in text
     assert masked >= 4, "out, err, event log, ..."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import CEILING, TONY, Lab, until
+from tests.e2e.lab import CEILING, TONY, Lab, read_files, until
 from tests.e2e.typed_terminal import type_at
 from tony.linux.process import command_of, with_marker
 
@@ -79,8 +79,8 @@ def test_exec(lab: Lab) -> None:
     ] * 2
     assert "requested bash with 2 arguments in worker:1" in lab.tony("events", job).stdout
     folder = Path(lab.status(job)["folder"])
-    for path in folder.rglob("*"):
-        assert not path.is_file() or b"setsid" not in path.read_bytes(), path
+    for path, content in read_files(folder):
+        assert b"setsid" not in content, path
     last = lab.follow("exec", job, "worker:1", "--", "bash", "-c", "echo up; sleep 3603")
     assert last.stdout is not None
     assert last.stdout.readline() == "up\n"

@@ -113,7 +113,7 @@ def test_four_programs_do_not_notice(lab: Lab, tls: str) -> None:
     Over TLS, as on other machines, no later AM is where the one before it was.
     """
     follower = lab.follow("submit", counting(lab, f'tls = "{tls}"'))
-    job = until(lab.jobs, "a job is there")[0]
+    job = lab.wait_submitted()
     before = pids(lab, job)
     addresses = {address_of(lab, job)}
     reader = lab.follow("logs", job, "--follow", "worker:2")

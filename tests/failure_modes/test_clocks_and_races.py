@@ -64,11 +64,11 @@ def test_a_clock_that_is_set_back_while_a_job_runs(backwards: Lab) -> None:
     """No task counts as silent or late, no duration is negative, the order is kept, the log can be replayed."""
     lab = backwards
     gate = lab.root / "gate"
-    text = f'command = "{TICKS.format(gate=gate)}"\nheartbeat_interval = "100ms"\nheartbeat_timeout = "2s"\n'
+    text = f'command = "{TICKS.format(gate=gate)}"\nheartbeat_interval = "100ms"\nheartbeat_timeout = "5s"\n'
     job = lab.detach(lab.job_file(f"{text}[roles.worker]\ninstances = 2\n"))
     lab.wait_output(job, "worker:1", "tick 5\n")
     (lab.root / "back").touch()
-    lab.wait_output(job, "worker:1", "tick 35\n")  # longer than heartbeat_timeout
+    lab.wait_output(job, "worker:1", "tick 65\n")  # longer than heartbeat_timeout
     status = lab.status(job)
     assert (status["state"], status["session"]) == ("running", 1)
     page = lab.tony("status", job).stdout
@@ -108,7 +108,7 @@ def test_a_follower_whose_clock_is_set_back(backwards: Lab) -> None:
     lab = backwards
     gate = lab.root / "gate"
     follower = lab.follow("submit", lab.job_file(f'command = "{TICKS.format(gate=gate)}"\n'))
-    job = until(lab.jobs, "a job is there")[0]
+    job = lab.wait_submitted()
     lab.wait_output(job, "main:0", "tick 5\n")
     (lab.root / "back").touch()
     lab.wait_output(job, "main:0", "tick 15\n")
@@ -259,7 +259,7 @@ def test_everything_of_ours_is_killed_at_once(lab: Lab) -> None:
     the end."""
     text = 'command = "sleep 3600 & echo up; wait"\nstop_grace = "1s"\n[roles.worker]\ninstances = 2\n'
     follower = lab.follow("submit", lab.job_file(text))
-    job = until(lab.jobs, "a job is there")[0]
+    job = lab.wait_submitted()
     parts = parts_of(lab, job)
     all_pids = [follower.pid, parts.supervisor, parts.master, *parts.watchdogs.values(), *parts.executors.values()]
     for pid in all_pids:

@@ -17,10 +17,10 @@ from tests.failure_modes.job_processes import parts_of
 
 pytestmark = pytest.mark.e2e
 
-#: Executors are given up after two seconds of silence.
-QUICK = 'heartbeat_interval = "0.2s"\nheartbeat_timeout = "2s"\nstop_grace = "1s"\n'
+#: Executors are given up after four seconds of silence.
+QUICK = 'heartbeat_interval = "0.2s"\nheartbeat_timeout = "4s"\nstop_grace = "1s"\n'
 #: Seconds that the disk takes: longer than that.
-LATE = 5.0
+LATE = 6.0
 
 #: Prints a numbered line every 20 ms until a file is there. The first try fails once another one is there.
 PROGRAM = """

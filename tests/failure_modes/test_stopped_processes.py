@@ -13,10 +13,10 @@ from tests.failure_modes.job_processes import Parts, children, parts_of
 
 pytestmark = pytest.mark.e2e
 
-#: Executors are given up after two seconds here, so that no test need wait for a minute.
-QUICK = 'heartbeat_interval = "0.2s"\nheartbeat_timeout = "2s"\n'
+#: Executors are given up after four seconds here, so that no test need wait for a minute.
+QUICK = 'heartbeat_interval = "0.2s"\nheartbeat_timeout = "4s"\n'
 #: Longer than that, and than whatever else counts seconds.
-SUSPENSION_SECONDS = 3.0
+SUSPENSION_SECONDS = 5.0
 
 #: Ends by itself once a file is there; says so if it is asked to end.
 PROGRAM = """
@@ -76,11 +76,10 @@ def test_the_am_is_stopped(lab: Lab) -> None:
     """For longer than executors may be silent: they do not count as silent. Clients get an error that explains it."""
     job, parts = submit(lab)
     with frozen(parts.master):
-        began = time.monotonic()
         done = lab.tony("status", job)
         assert done.returncode == 3
         assert f"its process {parts.master} was stopped; resume it with: kill -CONT {parts.master}" in done.stderr
-        assert time.monotonic() - began > SUSPENSION_SECONDS
+        time.sleep(SUSPENSION_SECONDS)
     assert_succeeds(lab, job)
 
 
@@ -125,7 +124,7 @@ def test_a_follower_is_stopped(lab: Lab, unbuffered: str) -> None:
     command = f"until test -e {go}; do sleep 0.05; done; seq 6000; touch {{params.gate}}"
     file = lab.job_file(f'command = "{command}"\n[params]\n{_param(lab)}')
     follower = lab.follow("submit", file, env={"PYTHONUNBUFFERED": unbuffered})
-    job = until(lab.jobs, "a job is there")[0]
+    job = lab.wait_submitted()
     lab.wait(job, "running")
     with frozen(follower.pid):
         go.touch()

@@ -69,7 +69,7 @@ def test_a_job_is_followed(place: tuple[Lab, str, Path]) -> None:
     # While it ran there was a table, and each of its rows had room on one line.
     frames = [re.sub(r"\x1b\[[0-9;]*m", "", row) for row in re.split(r"\r?\n|\r|\x1b\[\d*[AJ]", shown.raw)]
     rows = [row for row in frames if re.match(r"TASK +STATE|worker:[01] +(starting|running|failed|succeeded)", row)]
-    assert len(rows) > 4
+    assert len(rows) >= 3
     assert max(map(len, rows)) < NARROW
 
 

@@ -128,16 +128,16 @@ class KubernetesLab(Lab):
             KubernetesSettings().service_account, (*AM_RULES, *POD_GROUP_RULES)
         ):
             self.client.create(resource, body)
-        until(lambda: self._exists(SERVICE_ACCOUNTS, "default"), "the namespace has its service account")
+        until(lambda: self.find(SERVICE_ACCOUNTS, "default"), "the namespace has its service account")
 
-    def _exists(self, resource: ApiResource, name: str) -> bool:
+    def find(self, resource: ApiResource, name: str) -> Object | None:
+        """Return an object; None if there is none of that name."""
         try:
-            self.client.get(resource, name)
+            return self.client.get(resource, name)
         except KubeApiError as error:
             if not error.is_missing:
                 raise
-            return False
-        return True
+            return None
 
     def set_quota(self, limits: Mapping[str, str]) -> None:
         """Limit what pods of the namespace may have together: `{"limits.memory": "2000Mi"}`."""
@@ -189,8 +189,10 @@ class KubernetesLab(Lab):
         pods = self.cluster.places.list_nodes()[0].volumes / "pods"
 
         def find_newest() -> JobFolder | None:
-            homes = pods.glob(f"*/volumes/kubernetes.io~empty-dir/work/tony-home-*/jobs/{job}")
-            numbers = {int(path.parents[1].name.rpartition("-")[2]): path for path in homes}
+            numbers: dict[int, Path] = {}
+            with contextlib.suppress(FileNotFoundError):  # kubelet has just removed another one
+                for path in pods.glob(f"*/volumes/kubernetes.io~empty-dir/work/tony-home-*/jobs/{job}"):
+                    numbers[int(path.parents[1].name.rpartition("-")[2])] = path
             folders = [Home(path.parents[1]).job(job) for _, path in sorted(numbers.items(), reverse=True)]
             return next((each for each in folders if list(each.path.glob("events*"))), None)
 
@@ -224,7 +226,8 @@ class KubernetesLab(Lab):
 
     def is_released(self, job: str) -> bool:
         """Return True if the submission of a job was completed."""
-        return self._exists(JOBS, job) and not self.client.get(JOBS, job)["spec"].get("suspend")
+        found = self.find(JOBS, job)
+        return found is not None and not found["spec"].get("suspend")
 
     def find_outcome(self, job: str) -> str:
         """Return how the Job has ended for Kubernetes; empty if it has not."""

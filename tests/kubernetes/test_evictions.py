@@ -91,6 +91,12 @@ def build_urgent_pod(lab: KubernetesLab) -> dict[str, object]:
     return {"metadata": {"name": "urgent"}, "spec": spec}
 
 
+def is_ending(lab: KubernetesLab, pod: str) -> bool:
+    """Return True once a pod is deleted, even if it is gone by then."""
+    found = lab.find(PODS, pod)
+    return found is None or "deletionTimestamp" in found["metadata"]
+
+
 def test_each_eviction_has_its_sentence(node: KubernetesLab) -> None:
     lab, job = node, Evictions(node)
 
@@ -100,7 +106,7 @@ def test_each_eviction_has_its_sentence(node: KubernetesLab) -> None:
 
     def taint(pod: str) -> None:
         lab.client.patch(NODES, NODE_NAME, {"spec": {"taints": [{"key": "lab", "effect": "NoExecute"}]}})
-        until(lambda: "deletionTimestamp" in lab.client.get(PODS, pod)["metadata"], "the pod is evicted")
+        until(lambda: is_ending(lab, pod), "the pod is evicted")
         lab.client.patch(NODES, NODE_NAME, {"spec": {"taints": None}})
 
     def preempt(pod: str) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +129,11 @@ def test_there_is_no_other_daemon(cluster: MiniCluster) -> None:
 
 
 def test_a_start_and_a_stop(tmp_path: Path) -> None:
-    """Ready in time, a second start refused; what runs is ended and told of, what wandered off too; no file is left."""
+    """Ready, a second start refused; what runs is ended and told of, what wandered off too; no file is left."""
     home = tmp_path / "home"
-    began = time.monotonic()
     answer = command(home, "start", "--nodes", "1")
-    took = time.monotonic() - began
     try:
         assert 0 == answer.returncode, answer.stderr
-        assert took < 60
         assert "Next: tony submit job.toml --scheduler yarn" in answer.stdout
         places = MiniCluster(Home(home), os.environ)
         pids = [process.pid for process in places.state.processes.values()]
@@ -198,7 +194,8 @@ def test_daemons_are_stopped_despite_a_damaged_state_file(tmp_path: Path) -> Non
     cluster = MiniCluster(Home(tmp_path / "home"), os.environ)
     cluster.places.path.mkdir(parents=True)
     cluster.places.state.write_text("{")
-    orphan = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(cluster.places.path)})
-    assert 0 == cluster.stop()
-    assert -signal.SIGKILL == orphan.wait(10)
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(cluster.places.path)}) as orphan:
+        block_until(lambda: with_marker(f"{MARKER}={cluster.places.path}"))  # the kernel shows it only after the start
+        assert 0 == cluster.stop()
+        assert -signal.SIGKILL == orphan.wait()
     assert not cluster.places.path.exists()

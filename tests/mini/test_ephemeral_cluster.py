@@ -26,10 +26,16 @@ from tony.mini.options import MiniOptions
 _CODE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
+from tony.cli import main, startup
 from tony.mini.cluster import run_ephemeral_cluster
 from tony.mini.options import MiniOptions
-with run_ephemeral_cluster(MiniOptions(nodes=1), os.environ, print) as cluster:
-    raise AssertionError
+
+def run():
+    with run_ephemeral_cluster(MiniOptions(nodes=1), os.environ, print) as cluster:
+        raise AssertionError
+
+main.main = run
+startup.main()
 """
 
 

@@ -32,7 +32,7 @@ framework = "pytorch"
 max_restarts = 2
 backoff = "10ms"
 stop_grace = "1s"
-shrink_after = "300ms"
+shrink_after = "3s"
 env = { SAID = "{index} of {num_tasks}" }
 
 [roles.worker]
@@ -81,7 +81,7 @@ def test_three_of_four_and_then_four_again(lab: Lab) -> None:
     assert status["sizes"] == [{"role": "worker", "tasks": 3, "least": 2, "most": 4, "left_out": ["worker:0"]}]
     assert (status["tasks"][0]["state"], status["tasks"][0]["note"]) == (
         "pending",
-        "left out of session 2: no container within 0.3 s (shrink_after)",
+        "left out of session 2: no container within 3 s (shrink_after)",
     )
     seen = said(status, 2, 3)
     assert list(seen) == ["worker-1", "worker-2", "worker-3"]
@@ -145,7 +145,7 @@ memory = "{memory}"
 GANG = """
 command = "echo $TASK_INDEX of $TASK_NUM >> $OUT/s$SESSION_ID; test $SESSION_ID = 2 || sleep 3600"
 max_restarts = 1
-gang_wait = "3s"
+gang_wait = "8s"
 shrink_after = "1m"
 [roles.worker]
 instances = {{ min = 2, max = 5 }}
@@ -173,7 +173,7 @@ def test_as_many_as_there_is_room_for(lab: Lab, scheduler: str) -> None:
     size = {"role": "worker", "tasks": 3, "least": 2, "most": 5, "left_out": left_out}
     assert status["sizes"] == [size]
     notes = {task["note"] for task in status["tasks"] if task["task"] in left_out}
-    assert notes == {"left out of session 1: no container within 3 s (gang_wait)"}
+    assert notes == {"left out of session 1: no container within 8 s (gang_wait)"}
     kill(lab.master_of(job))
     until(lambda: lab.status(job)["attempt"] == 2, "another application master continues")
     assert runs(lab, job, 1, 3)["sizes"] == [size]

@@ -18,9 +18,10 @@ RESUMES = """
 import os, pathlib, time
 session, index = os.environ["SESSION_ID"], os.environ["TASK_INDEX"]
 mark = pathlib.Path("checkpoint")
-with open(f"{os.environ['OUT']}/{index}", "a") as file:
-    print(session, mark.exists(), os.getcwd(), file=file)
+found = mark.exists()
 mark.touch()
+with open(f"{os.environ['OUT']}/{index}", "a") as file:
+    print(session, found, os.getcwd(), file=file)
 while session == "1" or not os.path.exists(os.environ["OUT"] + "/gate"):
     time.sleep(0.05)
 """
@@ -34,7 +35,7 @@ KILLED = (
 def test_a_failed_session_is_followed_by_another_in_place(lab: Lab) -> None:
     """A killed program stops the others and all begin again, in the same containers and folders."""
     job = lab.detach(lab.roles(RESUMES, "[roles.worker]\ninstances = 2\n", "max_restarts = 1"))
-    lab.wait_wrote("0"), lab.wait_wrote("1")
+    lab.wait_wrote("0", "\n"), lab.wait_wrote("1", "\n")
     os.kill(lab.pid_of(job, "worker:1"), signal.SIGKILL)
     lab.wait_wrote("0", "\n2 "), lab.wait_wrote("1", "\n2 ")
     status = lab.tony("status", job).stdout

@@ -77,10 +77,10 @@ def test_queue_time_out(lab: YarnLab, full: str) -> None:
 def test_allocation_time_out(lab: YarnLab) -> None:
     """E25: says how many containers were granted and how many are missing; what was granted is free at once."""
     big = hog(lab, LEFT)
-    head = 'allocation_timeout = "3s"'
+    head = 'allocation_timeout = "10s"'
     done = lab.submit(lab.roles("import time; time.sleep(3600)", "[roles.worker]\ninstances = 4\n", head))
     assert done.returncode == 3, done.stdout + done.stderr
-    job = lab.jobs()[-1]
+    (job,) = {*lab.jobs()} - {big}
     failure = lab.failure(job)
     assert failure["cause"] == "allocation-timeout"
     assert "2 of 4" in failure["reason"], failure["reason"]

@@ -83,7 +83,7 @@ def test_a_rejected_request_waits(lab: YarnLab) -> None:
     assert {task["host"] for task in lab.tasks(holder).values()} == {NM1, NM2}
     waits = lab.detach(lab.job(f'command = "true"\n{text}', name="waits.toml"))
     never = "[roles.worker]\ninstances = 3\nspread = true\n"
-    head = 'command = "true"\nallocation_timeout = "5s"\n'
+    head = 'command = "true"\nallocation_timeout = "10s"\n'
     never_fits = lab.detach(lab.job(head + never, name="never.toml"))
     until(lambda: "no suitable node" in lab.status(waits)["waiting"], "it is said why it waits")
     assert lab.wait(never_fits)["exit_code"] == 3

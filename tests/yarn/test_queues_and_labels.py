@@ -46,7 +46,7 @@ SETTINGS = {
     "yarn.resourcemanager.placement-constraints.handler": "scheduler",
     "yarn.resourcemanager.scheduler.monitor.enable": "true",
     f"{_MONITOR}.monitoring_interval": "300",
-    f"{_MONITOR}.max_wait_before_kill": "1500",  # the announcement comes with a heartbeat, up to a second later
+    f"{_MONITOR}.max_wait_before_kill": "6000",  # the announcement comes with a heartbeat, up to a second later
     f"{_MONITOR}.total_preemption_per_round": "1.0",
     f"{_MONITOR}.natural_termination_factor": "1.0",
     f"{_MONITOR}.max_ignored_over_capacity": "0.0",
@@ -195,7 +195,7 @@ def _running(lab: YarnLab) -> set[str]:
 def test_spread(lab: YarnLab) -> None:
     """No two tasks of the role on one host; more than there are hosts without a label wait in vain, which is said."""
     text = "[roles.worker]\ninstances = {}\nspread = true\n"
-    too_many = lab.detach(lab.roles("", text.format(3), 'allocation_timeout = "4s"'))
+    too_many = lab.detach(lab.roles("", text.format(3), 'allocation_timeout = "10s"'))
     fits = lab.detach(lab.roles("", text.format(2)))
     assert lab.wait(fits)["state"] == "succeeded"
     assert sorted(hosts(lab, fits).values()) == ["127.0.1.1", "127.0.1.2"]

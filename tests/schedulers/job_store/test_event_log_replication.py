@@ -87,7 +87,7 @@ async def test_it_cannot_even_be_begun(tmp_path: Path, monkeypatch: pytest.Monke
 
 async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is confirmed any longer, so that no action runs; subscribers get the reason."""
-    monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 2.0)
     async with start_fake_cluster(tmp_path) as cluster:
         said = cluster.log(b"header\n")
         await cluster.until(lambda: said == [7])
@@ -96,7 +96,7 @@ async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: py
         assert cluster.source._journal is not None
         with pytest.raises(AttemptSupersededError, match="later AM attempt"):
             await cluster.source._journal.watch()
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(2.1)
         assert (said, cluster.files.files[CLOSED].content) == ([7], b"header\n")
         assert LOG not in cluster.files.files
 

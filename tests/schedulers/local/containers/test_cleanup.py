@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import block_until
 from tony.linux import process
+from tony.linux.process import environment_of
 from tony.schedulers.local.containers import cleanup
 from tony.schedulers.local.containers.container_recovery import (
     Launched,
@@ -34,6 +36,7 @@ def start() -> Iterator[Start]:
     def run(*argv: str, **env: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(argv or ("sleep", "600"), env={**os.environ, **env}, start_new_session=True)
         started.append(process)
+        block_until(lambda: environment_of(process.pid))  # the kernel shows it only after the start
         return process
 
     yield run

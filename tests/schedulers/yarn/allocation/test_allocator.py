@@ -218,8 +218,9 @@ async def test_it_ended_while_it_was_launched(tmp_path: Path) -> None:
         assert "lost" in cluster.causes()[0]
 
 
-async def test_closed_while_it_starts(tmp_path: Path) -> None:
+async def test_closed_while_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The launch was cancelled, and its node started it all the same: it is stopped at once."""
+    monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 60.0)
     async with start_fake_cluster(tmp_path) as cluster:
         (container,) = await cluster.granted()
         hold = HoldResponse()
@@ -228,7 +229,7 @@ async def test_closed_while_it_starts(tmp_path: Path) -> None:
         await hold.is_held.wait()
         launch.cancel()
         await asyncio.wait([launch])
-        async with asyncio.timeout(1.5):  # and not only when patience has ended
+        async with asyncio.timeout(20):
             await cluster.source.close()
         assert (cluster.running(), dict(cluster.manager.live)) == ([], {})
 
@@ -497,14 +498,16 @@ async def test_a_silent_resource_manager_does_not_delay_the_end(
         hold.release()
 
 
-async def test_the_resource_manager_is_lost(tmp_path: Path) -> None:
+async def test_the_resource_manager_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Subscribers get the reason; the containers are stopped all the same, and soon."""
+    monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 60.0)
+    monkeypatch.setattr(container_table, "_RM_SILENCE_SECONDS", 60.0)
     async with start_fake_cluster(tmp_path) as cluster:
         await cluster.launched(2)
         await cluster.manager.server.stop()
         with pytest.raises(SchedulerError, match=r"(?s)lost the connection to the ResourceManager: .*refused"):
             await cluster.source.watch()
-        async with asyncio.timeout(1.5):
+        async with asyncio.timeout(20):
             await cluster.source.close()
         assert cluster.running() == []
 
