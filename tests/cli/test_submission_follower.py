@@ -146,7 +146,7 @@ def test_a_logout_leaves_the_job_alone(
 
 
 def test_a_logout_before_the_job_is_followed(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is told as soon as the client follows the job that it continues."""
+    """The client says that the job continues as soon as it follows it."""
     early = SignalGuard()
     early.defer_termination()
     os.kill(os.getpid(), signal.SIGTERM)

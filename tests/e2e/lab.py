@@ -45,7 +45,7 @@ time.sleep(3600)
 
 
 def read_files(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Yields each file below a folder and its content, but those that are removed meanwhile."""
+    """Yield each file below a folder and its content, except those that are removed meanwhile."""
     for place, _, names in os.walk(folder):
         for path in (Path(place, name) for name in names):
             with contextlib.suppress(FileNotFoundError):
@@ -326,7 +326,7 @@ class Lab:
         return sorted((p.name for p in folder.iterdir() if p.is_dir()), key=lambda n: (folder / n).stat().st_mtime)
 
     def wait_submitted(self, *others: str) -> str:
-        """Waits until another job is recorded, which a client does last; answers its id."""
+        """Wait until another job is recorded, which a client does last; return its id."""
         home = Home(self.home)
         found = until(
             lambda: [job for job in self.jobs() if job not in others and home.job(job).job.exists()], "a job is there"

@@ -273,8 +273,8 @@ def test_a_program_that_forks_into_the_background(lab: Lab, way: str, code: int)
     lab.wait_removed(lab.only_job(), 30)
 
 
-def register_late(seconds: float) -> JobModules:
-    """Delay the registration of worker:1."""
+def build_late_executor(seconds: float) -> JobModules:
+    """Return modules with which worker:1 registers that much later."""
     return JobModules(executor=module_words("faulty_executor", f"delay-ready={seconds}", "only=worker:1"))
 
 
@@ -282,7 +282,7 @@ def register_late(seconds: float) -> JobModules:
 def test_a_program_that_exits_before_others_have_registered(lab: Lab, code: int) -> None:
     """Who starts at once (fcfs) may be over before the next one is there: a success waits, a failure ends the job."""
     text = f'command = "exit {{params.code}}"\ndistributed_mode = "fcfs"\n[params]\ncode = {code}\n[roles.worker]\n'
-    done = lab.submit(lab.job_file(f"{text}instances = 2\n"), modules=register_late(30 if code else 1.5))
+    done = lab.submit(lab.job_file(f"{text}instances = 2\n"), modules=build_late_executor(30 if code else 1.5))
     status = lab.status("last")
     states = {task["task"]: task["state"] for task in status["tasks"]}
     if code:
@@ -296,7 +296,9 @@ def test_a_program_that_exits_before_others_have_registered(lab: Lab, code: int)
 
 def test_no_program_of_a_gang_starts_before_all_have_registered(lab: Lab) -> None:
     """So none of them can be over before: the first one starts when the late one is there."""
-    done = lab.submit(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'), modules=register_late(1.5))
+    done = lab.submit(
+        lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'), modules=build_late_executor(1.5)
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     events = [json.loads(line)["event"] for line in lab.tony("events", "last", "--json").stdout.splitlines()]
     assert max(n for n, kind in enumerate(events) if kind == "registered") < events.index("started")

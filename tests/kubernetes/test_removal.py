@@ -58,8 +58,8 @@ def test_nothing_is_left_of_a_job(lab: KubernetesLab) -> None:
     lab.wait_wrote("up")
     lab.client.delete(JOBS, deleted)
     assert lab.tony("kill", stuck).returncode == 0
-    enough = ("--set", "scheduler.kubernetes.ttl=15s")  # for the follower to fetch the history
-    assert lab.tony("submit", str(lab.roles(OK)), *enough, *lab.options).returncode == 0
+    longer = ("--set", "scheduler.kubernetes.ttl=15s")  # the follower fetches the history before
+    assert lab.tony("submit", str(lab.roles(OK)), *longer, *lab.options).returncode == 0
     (followed,) = {*lab.jobs()} - {deleted, ended, stuck}
     for job in (deleted, ended, stuck, followed):
         wait_deleted(lab, job)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.change_detection import KUBERNETES
-from tests.e2e.lab import until
+from tests.e2e.lab import read_files, until
 from tests.framework_envs import DEBIAN_PYTHON, has_torch
 from tests.hadoop import kerberos
 from tests.kubernetes.lab import KubernetesLab
@@ -106,8 +106,8 @@ def test_tokens_are_renewed_while_jobs_run(lab: KubernetesLab, hdfs: SecureHdfs)
     lab.wait(detached, "running")
     tokens = _read_tokens(lab)
     assert len(tokens) == 2
-    (lab.out / "gate").touch()
     os.kill(lab.master_of(detached), signal.SIGKILL)
+    (lab.out / "gate").touch()
 
     assert lab.wait_ended(detached) == "succeeded"
     output, errors = following.communicate(timeout=120)
@@ -197,7 +197,7 @@ def _prove_hidden(lab: KubernetesLab, tokens: list[Token]) -> None:
     """Tokens are in Secrets only, while their job runs: not in ConfigMaps, nor in files of the client."""
     assert _read_tokens(lab) == []
     texts = [json.dumps(lab.client.list(CONFIG_MAPS).items).encode()]
-    texts += [path.read_bytes() for path in lab.home.rglob("*") if path.is_file()]
+    texts += [content for _, content in read_files(lab.home)]
     for token in tokens:
         forms = (token.password, base64.b64encode(token.password), to_url_string(token).encode())
         assert not any(form in text for form in forms for text in texts)

@@ -195,7 +195,10 @@ def test_daemons_are_stopped_despite_a_damaged_state_file(tmp_path: Path) -> Non
     cluster.places.path.mkdir(parents=True)
     cluster.places.state.write_text("{")
     with subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(cluster.places.path)}) as orphan:
-        block_until(lambda: with_marker(f"{MARKER}={cluster.places.path}"))  # the kernel shows it only after the start
-        assert 0 == cluster.stop()
-        assert -signal.SIGKILL == orphan.wait()
+        try:
+            block_until(lambda: with_marker(f"{MARKER}={cluster.places.path}"))  # the kernel shows it after the start
+            assert 0 == cluster.stop()
+            assert -signal.SIGKILL == orphan.wait(60)
+        finally:
+            orphan.kill()
     assert not cluster.places.path.exists()

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 _SUBMIT_COMMANDS = ("run", "submit", "rerun")
 #: Schedulers that run the AM on another machine.
 _REMOTE_SCHEDULERS = ("kubernetes", "yarn")
-#: Exit code of Unix programs for SIGINT.
-_INTERRUPTED = 130
 #: Number of the signal; `signal` is slow to import.
 _SIGINT = 2
 #: Seconds after which a lost signal is sent again: the callback that lost it has returned by then.
@@ -39,8 +37,8 @@ def main() -> int:
     sys.unraisablehook = _resend_lost_signal
     try:
         return _submit() if sys.argv[1:2] and sys.argv[1] in _SUBMIT_COMMANDS else _main()
-    except KeyboardInterrupt:  # before the command handles it
-        return _INTERRUPTED
+    except KeyboardInterrupt as error:  # before the command handles it
+        return 128 + _find_number(error)
     finally:
         sys.unraisablehook = sys.__unraisablehook__
 
@@ -112,16 +110,21 @@ def _resend_lost_signal(lost: sys.UnraisableHookArgs) -> None:
 
     Those are finalizers and callbacks of weak references; each import runs some.
     """
+    error = lost.exc_value
     while True:
         try:
-            if isinstance(lost.exc_value, KeyboardInterrupt):
-                number = getattr(lost.exc_value, "number", _SIGINT)  # of an `InterruptedBySignal`
-                _thread.start_new_thread(_send_late, (number,))
+            if isinstance(error, KeyboardInterrupt):
+                _thread.start_new_thread(_send_late, (_find_number(error),))
             else:
                 sys.__unraisablehook__(lost)
             return
-        except KeyboardInterrupt:  # it would be dropped, too
-            continue
+        except KeyboardInterrupt as another:  # it would be dropped, too
+            error = another
+
+
+def _find_number(error: KeyboardInterrupt) -> int:
+    """Return the number of the signal; `InterruptedBySignal` has one."""
+    return int(getattr(error, "number", _SIGINT))
 
 
 def _send_late(number: int) -> None:

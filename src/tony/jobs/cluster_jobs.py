@@ -1,4 +1,4 @@
-"""The jobs that run on a small cluster of this machine, when it is stopped.
+"""The jobs of a small cluster of this machine, when it is stopped or has crashed.
 
 Once it is gone, the scheduler can no longer say how they ended. So they are killed first, and the end of each is
 recorded.
@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from tony import clock
 from tony.errors import ConnectionFailedError, TonyError
 from tony.history.directory_scan import scan
 from tony.history.job_record import record_of
@@ -31,14 +32,15 @@ _END_TIMEOUT_SECONDS = 15.0
 #: Seconds for followers to fetch the rest of the output.
 _FOLLOWER_GRACE_SECONDS = 3.0
 _END_BACKOFF = Backoff(first=0.1, most=1.0)
-_UNKNOWN_END = "its end is not known: its small Kubernetes was stopped"
+_UNKNOWN_END = "its end is not known: its small Kubernetes is no longer there"
 
 
 @contextlib.contextmanager
 def end_jobs(home: Home, kubeconfig: Path, notice: Callable[[str], None], *, is_running: bool) -> Iterator[None]:
     """Kill the jobs that were submitted with a kubeconfig file; once their cluster is stopped, record all their ends.
 
-    The body stops the cluster: it runs even if jobs could not be killed. Jobs that have not ended by then end with it.
+    The body, which stops the cluster, runs even if jobs could not be killed. Jobs that have not ended by then end with
+    it.
 
     Args:
         is_running: the cluster runs; otherwise only ends are recorded.
@@ -51,7 +53,7 @@ def end_jobs(home: Home, kubeconfig: Path, notice: Callable[[str], None], *, is_
     yield
     try:
         asyncio.run(_record_ends(home, _find_open_jobs(home, kubeconfig), notice))
-    except Exception as error:  # a bug or an unreadable folder must not keep its files from being removed
+    except Exception as error:  # an unreadable folder must not keep the cluster's files from being removed
         notice(f"the ends of some jobs on the cluster were not recorded: {error}")
 
 
@@ -60,16 +62,17 @@ async def _record_ends(home: Home, jobs: Sequence[str], notice: Callable[[str], 
 
 
 async def _record_end(home: Home, job: str, notice: Callable[[str], None]) -> None:
+    deadline = clock.monotonic() + _END_TIMEOUT_SECONDS
     reason = "another process is recording it"
     try:
-        async with asyncio.timeout(_END_TIMEOUT_SECONDS):
-            for pause in _END_BACKOFF:
-                folder, record = home.job(job), record_of(home, job)
-                if await remote_job_sync.close_without_scheduler(folder, record, _UNKNOWN_END):
-                    return
-                await asyncio.sleep(pause)
-    except (TonyError, OSError) as error:
-        reason = str(error) or reason
+        for pause in _END_BACKOFF:
+            if await remote_job_sync.close_without_scheduler(home.job(job), record_of(home, job), _UNKNOWN_END):
+                return
+            if clock.monotonic() > deadline:
+                break
+            await asyncio.sleep(pause)
+    except Exception as error:  # a bug or a full disk must not keep the ends of other jobs from being recorded
+        reason = str(error)
     notice(f"the end of {job} was not recorded: {reason}. The next `tony mini start --kubernetes` tries again")
 
 

@@ -25,6 +25,7 @@ printf '<b>&amp;</b> gr\303\274\303\237 \377\376\r\n\ttab\n'
 head -c 5000000 /dev/zero | tr '\0' x > "$1/big"
 : > "$1/empty"
 i=0; until [ -e GATE ]; do i=$((i + 1)); echo "line $i"; sleep 0.1; done
+echo end
 """
 FIRST_LINES = b"<b>&amp;</b> gr\xc3\xbc\xc3\x9f \xff\xfe\r\n\ttab\n"
 
@@ -91,30 +92,33 @@ def test_a_log_from_its_first_line_to_its_grave(cluster: MiniCluster, tmp_path: 
     followed = b""
     seen = 0
     deadline = time.monotonic() + CEILING
-    with NodeWeb(url, USER) as node:
-        while time.monotonic() < deadline:
-            try:
-                with node.open(container, "stdout", len(followed)) as stream:
-                    new = stream.read()
-            except NodeWebError as error:
-                if not error.is_missing:
-                    raise
-                if seen:
-                    break
-            else:
-                seen += bool(new)
-                followed += new
-                if seen > 3:
-                    gate.touch()
-            time.sleep(0.1)
+    try:
+        with NodeWeb(url, USER) as node:
+            while time.monotonic() < deadline:
+                try:
+                    with node.open(container, "stdout", len(followed)) as stream:
+                        new = stream.read()
+                except NodeWebError as error:
+                    if not error.is_missing:
+                        raise
+                    if seen:
+                        break
+                else:
+                    seen += bool(new)
+                    followed += new
+                    if seen > 3:
+                        gate.touch()
+                time.sleep(0.1)
+    finally:
+        gate.touch()
     settings = HadoopConfiguration.load(cluster.conf, {})
     namenode = f"http://{cluster.state.address('nn.web')}"
     with WebHdfs([namenode], WebLogin(user=USER)) as files:
         logs = AggregatedLogs(files, find_places(settings.get))
         found = _aggregated(logs, application)
         whole = followed + b"".join(logs.read(found["stdout"], len(followed)))
-        lines = range(1, whole.count(b"\n") - FIRST_LINES.count(b"\n") + 1)
-        assert whole == FIRST_LINES + b"".join(b"line %d\n" % number for number in lines)
+        lines = range(1, whole.count(b"\n") - FIRST_LINES.count(b"\n"))
+        assert whole == FIRST_LINES + b"".join(b"line %d\n" % number for number in lines) + b"end\n"
         assert len(lines) > 3
         assert found["empty"].length == 0
         assert b"".join(logs.read(found["big"], 4_999_990)) == b"x" * 10

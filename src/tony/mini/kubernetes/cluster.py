@@ -99,7 +99,7 @@ class KubernetesCluster:
 
         Args:
             nodes: how many it has.
-            ending: as in `stop`, for what an earlier cluster left, which has crashed.
+            ending: as in `stop`, for the jobs of an earlier cluster that has crashed.
 
         Raises:
             UserError: this machine lacks something, or a cluster is already running.
