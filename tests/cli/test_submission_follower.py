@@ -149,7 +149,8 @@ def test_a_logout_before_the_job_is_followed(home: Home, job: Recorded, capsys: 
     """The client says that the job continues as soon as it follows it."""
     early = SignalGuard()
     early.defer_termination()
-    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(2):  # `timeout` sends one to its child, and one to the process group
+        os.kill(os.getpid(), signal.SIGTERM)
     with living(job[0], running(job)) as beside, pytest.raises(click.exceptions.Exit) as left:
         follow_to_end(home, JOB, sys.stdout, early)
     assert left.value.exit_code == 143

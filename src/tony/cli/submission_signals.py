@@ -62,7 +62,6 @@ class SignalGuard:
 
     def _leave(self, number: int, frame: FrameType | None) -> None:
         self.left_by = number
-        signal.signal(number, signal.SIG_DFL)  # a second one ends this process even if it cannot write to the terminal
 
     def _press(self, number: int, frame: FrameType | None) -> None:
         self.pressed += 1

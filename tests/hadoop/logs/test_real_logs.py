@@ -88,11 +88,11 @@ def test_a_log_from_its_first_line_to_its_grave(cluster: MiniCluster, tmp_path: 
     rest = Rest(cluster)
     gate = tmp_path / "gate"
     application = rest.submit(PROGRAM.replace("GATE", str(gate)))
-    url, container = rest.container(application)
     followed = b""
     seen = 0
-    deadline = time.monotonic() + CEILING
     try:
+        url, container = rest.container(application)
+        deadline = time.monotonic() + CEILING
         with NodeWeb(url, USER) as node:
             while time.monotonic() < deadline:
                 try:
@@ -106,7 +106,7 @@ def test_a_log_from_its_first_line_to_its_grave(cluster: MiniCluster, tmp_path: 
                 else:
                     seen += bool(new)
                     followed += new
-                    if seen > 3:
+                    if seen > 3 and b"line 4\n" in followed:
                         gate.touch()
                 time.sleep(0.1)
     finally:
