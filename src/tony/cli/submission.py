@@ -163,6 +163,4 @@ def _submit(
             from tony.cli.submission_follower import describe_detached  # late: see above
 
             warn(describe_detached(job_id))
-        if ended:
-            raise click.exceptions.Exit(128 + ended) from None
         raise
