@@ -115,7 +115,7 @@ framework = "{framework}"
             id="pytorch",
             marks=pytest.mark.skipif(not has_torch(), reason=f"{DEBIAN_PYTHON} has no torch"),
         ),
-        pytest.param("none", PLAIN, "python3", "5s", 3, id="plain-python-without-steps"),
+        pytest.param("none", PLAIN, "python3", "10s", 3, id="plain-python-without-steps"),
     ],
 )
 def test_the_task_that_the_others_wait_for_is_named(
